@@ -1,7 +1,7 @@
-"""What pyproject.toml cannot declare: assets for the wheel, and the compiled scans, which are optional.
+"""What pyproject.toml cannot declare: assets for the wheel, and the C++ scans, which are optional.
 
 registry.yaml, sources.yaml and cards/ go into the wheel as zoo/assets, without the weights that zoo/publishing/starters.py leaves out. zoo/networks/kernels/native/scan.cpp is compiled once for each set of
-vector instructions; without a working compiler the package installs without compiled scans.
+vector instructions; without a working compiler the package installs without C++ scans.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ INSTRUCTIONS = {
 
 
 NO_COMPILER = """
-rnnzoo: the compiled scan for {name} was not built: {error}
+rnnzoo: the C++ scans for {name} were not built: {error}
 rnnzoo: without it everything works, but networks are many times slower on a CPU. Install a C++ compiler, then rnnzoo again.
 """
 

@@ -1,10 +1,10 @@
-"""Benchmark single time steps outside Python: C and WebAssembly, float32 and 8-bit, beside the compiled scan and onnxruntime.
+"""Benchmark single time steps outside Python: C and WebAssembly, float32 and 8-bit, next to the fused scan and onnxruntime.
 
 `python -m benchmarks.export_steps [--rounds N] [--threads N] [--out FILE]` exports models of the registry and times the files
 in turn, a few steps at a time, in one run: `stream().step` and onnxruntime's step graph called from Python, C compiled by
 `cc -O3 -march=native`, and WebAssembly in node and, if `chromium` is installed, in Chromium. The C of star-16x64-pmnist is
 compared with star_step.c, a loop over transposed weights written by hand: with the same flags, and with -ffast-math, by which
-gcc computes several exponentials at once. The program stores the least seconds of a step, since other programs only ever add
+gcc computes several exponentials at once. The program stores the minimum of the seconds of a step, since other programs only ever add
 time, each file's bytes, and the bytes of the library that the C is compiled to.
 """
 
@@ -173,9 +173,9 @@ def main() -> None:
         for label, each in timed.items():
             sizes = {"bytes": each.bytes} | ({"compiled": each.compiled} if each.compiled else {})
             rows.append({"network": name, "pass": label, **sizes, "seconds": seconds[label] / STEPS})
-            say(f"{name}, {label}: {1e6 * rows[-1]['seconds']:.1f} µs a step, {sizes}")
+            say(f"{name}, {label}: {1e6 * rows[-1]['seconds']:.1f} µs per step, {sizes}")
     about = machine(Workload(1, 1, options.threads), [Contender("torch", load(MODELS[0], device="cpu").config)])
-    write_rows(options.out, about, options.rounds, "rows", rows, "least")
+    write_rows(options.out, about, options.rounds, "rows", rows, "minimum")
 
 
 if __name__ == "__main__":

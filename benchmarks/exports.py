@@ -3,7 +3,7 @@
 `python -m benchmarks.exports NAME... [--format FORMAT...] [--quantize int8|both] [--missing] [--limit N]` exports each model to
 each format that can hold it, and adds a row to cards/exports.json: bytes, the largest difference of a logit and the number of
 different answers on the test set, the metric, and the microseconds of a step and milliseconds of a sequence (batch size 1, the
-least of several rounds). The models with the least computation come first, and --missing leaves out rows that the file already
+minimum of several rounds). The models with the least computation come first, and --missing leaves out rows that the file already
 has on as many examples, so that an interrupted run can go on. With --limit, only the first N examples are compared; the row is
 kept if the file has none on more. Test sets are read from $RNNZOO_DATA. `rnnzoo export --list` and docs/export.md show the rows.
 """

@@ -196,7 +196,7 @@ def training_examples(entry: Entry) -> int:
 
 @torch.inference_mode()
 def step_us(folder: Path) -> float:
-    """Return the microseconds of one time step at batch size 1, the least of several rounds.
+    """Return the microseconds of one time step at batch size 1, the minimum of several rounds.
 
     Steps are taken by the network's stream if it has one.
     """

@@ -1,8 +1,8 @@
-"""Benchmark stacks that are linear in their state, 4 x 128, beside torch.nn.GRU and parallel scans written in torch.
+"""Benchmark stacks that are linear in their state, 4 x 128, next to torch.nn.GRU and parallel scans written in torch.
 
 `python -m benchmarks.linear [--rounds N] [--out FILE]` measures a training step without its optimizer on sequences of one
 feature: of 784 steps in batches of 100, and of 196 to 16,384 steps in batches of 4. The contenders take turns in one run:
-- rnnzoo's minGRU and LRU by the compiled scans, and their matrix products alone, by torch.mm in float32;
+- rnnzoo's minGRU and LRU by the fused and linear scans, and their matrix products alone, by torch.mm in float32;
 - torch.nn.GRU;
 - a minGRU in log space, as its paper computes it (Feng et al. 2024, appendix B): a cumulative sum and a logcumsumexp;
 - a minGRU by torch's associative_scan, which is not public in torch 2.13.
@@ -121,7 +121,7 @@ def main() -> None:
             say(f"{contender}, {size['steps']} steps in batches of {size['batch']}: {seconds:.3g} s")
             rows.append({"series": name, "contender": contender, **STACK, **size, "seconds": seconds})
     setting = machine(Workload(TASK["steps"], TASK["batch"], 1), [])
-    write_rows(options.out, setting, options.rounds, "rows", rows, "least")
+    write_rows(options.out, setting, options.rounds, "rows", rows, "minimum")
 
 
 if __name__ == "__main__":

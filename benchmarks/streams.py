@@ -3,7 +3,7 @@
 `python -m benchmarks.streams [--rounds N] [--threads N] [--out FILE]` measures rnnzoo's networks, and torch.nn's and
 onnxruntime's of the same size, with a head of ten classes and denormal numbers flushed to zero, in one process; they take
 turns, one pass at a time. onnxruntime and torch.nn have no STAR, so STAR is compared with their LSTM.
-`python -m zoo.publishing.generated` writes the microseconds a step into docs/speed.md.
+`python -m zoo.publishing.generated` writes the microseconds per step into docs/speed.md.
 """
 
 import statistics
@@ -84,7 +84,7 @@ def main() -> None:
         for name, measured in seconds.items():
             network, median = "{} {} x {}".format(*size), statistics.median(measured[1:])
             rows.append({"network": network, "pass": name, "seconds": median})
-            say(f"{network}, {name}: {1e6 * median:.1f} µs a step")
+            say(f"{network}, {name}: {1e6 * median:.1f} µs per step")
     setting = machine(Workload(1, 1, options.threads), [Contender("torch", stack(*SIZES[0], STEPS))])
     write_rows(options.out, setting, options.rounds, "rows", rows)
 

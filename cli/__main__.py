@@ -1,4 +1,4 @@
-"""No verb, but the entry point of `rnnzoo` and of `python -m rnnzoo_cli`."""
+"""No command, but the entry point of `rnnzoo` and of `python -m rnnzoo_cli`."""
 
 import os
 import signal

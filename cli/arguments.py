@@ -1,4 +1,4 @@
-"""No verb, but the arguments and options that several verbs share, and the completion of model names."""
+"""No command, but the arguments and options that several commands share, and the completion of model names."""
 
 import sys
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ CellOption = Annotated[str | None, Option("--cell", help="Only models with this 
 Device = Annotated[str | None, Option(help="cpu, cuda, cuda:1 or mps (default: the best available).")]
 Plot = Annotated[Path | None, Option(help="Draw the result to this file (.svg, .png or .pdf).")]
 Timeout = Annotated[
-    float | None, Option(min=0.1, metavar="SECONDS", help="Seconds to wait for the Hub in all (default: 60).")
+    float | None, Option(min=0.1, metavar="SECONDS", help="Total seconds to wait for the Hub (default: 60).")
 ]
 DryRun = Annotated[bool, Option("--dry-run", help="Only print what would be done.")]
 AsJson = Annotated[bool, Option("--json", help="Print data as JSON.")]

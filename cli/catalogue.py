@@ -1,4 +1,4 @@
-"""`rnnzoo list`, `show` and `compare`: look up models. Slow imports stand inside functions, so that these verbs start fast."""
+"""`rnnzoo list`, `show` and `compare`: look up models. Slow imports stand inside functions, so these commands start fast."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -52,7 +52,7 @@ def list_(
     timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the models that match a pattern, or one of several."""
+    """List the models that match any of the patterns."""
     patterns, exclude = patterns or ["*"], exclude or []
     if remote:
         if task or cell or pretrained is not None or cells or tasks or properties or sort != Sorting.name:

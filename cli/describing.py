@@ -1,4 +1,4 @@
-"""No verb, but the text and the JSON data of `rnnzoo show` for a registered model, a folder, or a repository on the Hub."""
+"""No command, but the text and the JSON data of `rnnzoo show` for a registered model, a folder, or a repository on the Hub."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -26,7 +26,7 @@ Description = tuple[dict[str, Any], str]
 def describe(reference: Reference, timeout: float | None) -> Description:
     """Return (data, text) about the checkpoint that `reference` names: the data for --json, and the text to print otherwise.
 
-    timeout: seconds to wait for the Hub in all.
+    timeout: total seconds to wait for the Hub.
     """
     if reference.repo is not None:
         from zoo.checkpoints.hub import browse

@@ -137,10 +137,10 @@ def _gpus(torch: Any) -> Iterator[Finding]:
 
 
 def _compiled(torch: Any) -> Finding:
-    """Return which compiled scans (C++ loops over time steps) were built, each for other CPUs, and which one is used."""
+    """Return for which CPUs the fused and linear scans in C++ (loops over time steps) were built, and which build is used."""
     from zoo.networks.kernels import interface
 
-    what, reinstall = "CPU scans", _reinstall_command()
+    what, reinstall = "C++ scans", _reinstall_command()
     built = interface.libraries()
     if not built:
         problem = "not built: when rnnzoo was installed, there was no C++ compiler, or it was too old"
@@ -159,12 +159,12 @@ def _compiled(torch: Any) -> Finding:
     if usable[0] != candidates[0]:
         problem = f"{usable[0]} is used; {candidates[0]}, which is faster on this processor, was not built"
         return Finding(what, problem, "missing", f"install a newer g++ and run {reinstall}")
-    mode = ("in float32", "by its own instructions", "by the matrix unit")[bfloat16_modes[0]]
-    return Finding(what, f"{usable[0]} is used; bfloat16 is multiplied {mode}; built: {names}")
+    mode = ("are computed in float32", "use bfloat16 instructions", "use the matrix unit")[bfloat16_modes[0]]
+    return Finding(what, f"{usable[0]} is used; bfloat16 products {mode}; built: {names}")
 
 
 def _reinstall_command() -> str:
-    """Return the command that builds the compiled scans again."""
+    """Return the command that builds the C++ scans again."""
     installed = _distribution()
     origin = json.loads((installed and installed.read_text("direct_url.json")) or "{}")
     editable = origin.get("dir_info", {}).get("editable")

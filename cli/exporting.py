@@ -32,7 +32,7 @@ def export(
     graph: Annotated[
         GraphChoice | None,
         Option(
-            help="A whole sequence, one step with explicit states, or both (default: the sequence; of c and wasm, the step)."
+            help="A whole sequence, one step with explicit states, or both (default: sequence; for c and wasm, step)."
         ),
     ] = None,
     opset: Annotated[int | None, Option(help="Version of ONNX's operators (default: 20).", metavar="N")] = None,
@@ -58,7 +58,7 @@ def export(
         emit(data, as_json, columns(("MODEL", *(f.upper() for f in data[0]["formats"])), [
             (row["model"], *(cell["text"] for cell in row["formats"].values())) for row in data
         ]))  # fmt: skip
-        say("N of M differ: so many examples get another answer than in torch.")
+        say("N of M differ: the predictions for N of M examples differ from torch's.")
         return
     if name is None:
         raise RequestError("Name a model to export: rnnzoo export NAME. `rnnzoo list --pretrained` shows the names.")
@@ -79,7 +79,7 @@ def export(
     rows = [(str(w.path), w.graph, f"{w.bytes:,}", f"{w.checked.difference:.1e}") for w in written]
     data = [{**asdict(w), "path": str(w.path)} for w in written]
     emit(data, as_json, columns(("FILE", "GRAPH", "BYTES", "DIFFERENCE"), rows))
-    say(f"Each file was run at {_lengths(written[0].checked.lengths)}, and compared with the equations in float64.")
+    say(f"Each file was run at {_lengths(written[0].checked.lengths)}, and compared with a float64 reference.")
 
 
 def matrix(pattern: str, format: str | None) -> list[dict[str, Any]]:

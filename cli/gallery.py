@@ -23,7 +23,7 @@ def site(
     ] = False,
     port: Annotated[int, Option(help="Port of --serve; 0 takes any free port.", min=0, max=65535)] = 8000,
     live: Annotated[
-        bool, Option("--live/--no-live", help="Compile models that run in the browser (needs clang).")
+        bool, Option("--live/--no-live", help="Compile models that run in the browser (needs clang, wasm-ld and node).")
     ] = True,
     onnx: Annotated[
         bool, Option("--onnx", help="Offer an ONNX file of every model with weights (takes minutes).")

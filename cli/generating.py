@@ -25,7 +25,7 @@ def generate(
     top_k: Annotated[int | None, number("Draw only from the N most probable characters or keys.")] = None,
     seed: Annotated[int, number("Seed of the random draws.", 0)] = 0,
     out: Annotated[
-        Path | None, Option(help="MIDI file of music (default: NAME.mid); a picture goes beside it.")
+        Path | None, Option(help="MIDI file of music (default: NAME.mid); a picture goes next to it.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

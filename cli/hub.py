@@ -1,4 +1,4 @@
-"""`rnnzoo pull`, `whoami`, and `cache` with its verbs `list`, `prune` and `rm`: downloads, the account, and the Hub cache."""
+"""`rnnzoo pull`, `whoami`, and `cache` with its commands `list`, `prune` and `rm`: downloads, the account, and the Hub cache."""
 
 import re
 from dataclasses import asdict, replace
@@ -22,7 +22,7 @@ app = Typer(help="List and clean rnnzoo's models in the Hub cache.", no_args_is_
 def pull(
     names: Annotated[list[str], model_argument("Models' names, patterns, hf://org/name or hf://org/name@revision.")],
     revision: Annotated[str | None, Option(help="Branch, tag or commit, unverified (default: the pinned one).")] = None,
-    sha256: Annotated[str | None, Option(metavar="HEX", help="Refuse weights with another SHA-256 digest.")] = None,
+    sha256: Annotated[str | None, Option(metavar="HEX", help="Refuse weights with a different SHA-256 digest.")] = None,
     force: Annotated[bool, Option("--force", help="Download again; overwrite files in the --to folder.")] = False,
     to: Annotated[Path | None, Option(help="Also copy the files to this folder; several models go to TO/NAME.")] = None,
     offline: Annotated[bool, Option("--offline", help="Make no request, as with HF_HUB_OFFLINE=1.")] = False,

@@ -19,15 +19,15 @@ def listen(
     ],
     quiet: Annotated[
         float | None,
-        Option(metavar="DB", help="Frames below this level are a pause (default: -53); a sine of full scale has 0."),
+        Option(metavar="DB", help="Level in dBFS below which a frame counts as silence (default: -53)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the digits that a network recognises in a recording, and when they were spoken.
 
-    The network reads the file like a live stream, one frame of 10 ms after the other.
+    The network reads frames of 10 ms in order, as in a live stream.
 
-    It answers 0.2 s after each word, and at the end.
+    It gives its prediction 0.2 s after each word, and at the end.
     """
     from zoo import load
     from zoo.data.listening import QUIET, Listener

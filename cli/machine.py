@@ -35,9 +35,11 @@ def bench(
     """
     entry = registry.find(name)  # before torch is imported
     if entry.task.readout == "none":
-        raise RequestError(f"{name} has no time steps, but bench times recurrent networks. Name one of these.")
+        raise RequestError(f"{name} has no time steps, but bench takes only recurrent networks. Choose another model.")
     if entry.task.vocabulary:
-        raise RequestError(f"{name} reads tokens, but bench times networks that read numbers. Name one of these.")
+        raise RequestError(
+            f"{name} reads tokens, but bench takes only networks that read numbers. Choose another model."
+        )
     import torch
 
     from zoo.diagnostics import benchmark

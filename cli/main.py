@@ -1,4 +1,4 @@
-"""No verb, but the table of all verbs, and the function that turns exceptions into messages and exit codes.
+"""No command, but the table of all commands, and the function that turns exceptions into messages and exit codes.
 
 Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted (Ctrl-C or SIGTERM).
 """
@@ -44,20 +44,20 @@ VERBS = {
     "doctor": "doctor:doctor",
     "cache": "hub:app",
 }
-"""`module:function` of each verb in this package, or `module:app` for a group of verbs."""
+"""`module:function` of each command in this package, or `module:app` for a group of commands."""
 FORMER_VERBS = {"login-status": "whoami", "adopt": "release"}
-"""The new name of each renamed verb. The old names work, but no help text shows them."""
+"""The new name of each renamed command. The old names work, but no help text shows them."""
 
 
 class LazyVerbs(TyperGroup):
-    """A group of verbs that imports the module of a verb only when that verb is called, so that the others start fast."""
+    """A group of commands that imports a command's module only when the command is called, so that the others start fast."""
 
     def __init__(self, **attributes: Any):
         super().__init__(**attributes)
-        self.commands: dict[str, Any] = dict.fromkeys(VERBS)  # Typer suggests these names for a misspelt verb
+        self.commands: dict[str, Any] = dict.fromkeys(VERBS)  # Typer suggests these names for a misspelt command
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of a verb, or None if the verb does not exist."""
+        """Return the command of a name, or None if there is none."""
         name = FORMER_VERBS.get(cmd_name, cmd_name)
         if name not in VERBS:
             return None
@@ -91,12 +91,12 @@ def options(
     debug: Annotated[bool, Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
 ) -> None:
-    """Read the options that stand before the verb."""
+    """Read the options that stand before the command."""
     _settings["debug"] = debug
 
 
 def main() -> None:
-    """Run the command line and exit with the exit code of the verb."""
+    """Run the command line and exit with the exit code of the command."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (stdout is None if it is closed)
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):

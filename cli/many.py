@@ -62,8 +62,7 @@ def train(
         raise registry.unknown_model(pattern)
     if "RANK" in os.environ:
         raise RequestError(
-            "A launcher such as `accelerate launch` started this process, but it can train only one model: leave out the "
-            "launcher."
+            "A launcher such as `accelerate launch` can train only one model. Run the command without a launcher."
         )
     if resources.gpus and resources.ray is None:
         raise RequestError("--gpus-per-job needs --ray: without --ray, every job runs on the same --device.")

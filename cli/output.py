@@ -1,4 +1,4 @@
-"""No verb, but everything that prints for the verbs: data to stdout, messages and progress to stderr, never a token."""
+"""No command, but everything that prints for the commands: data to stdout, messages and progress to stderr, never a token."""
 
 import json
 import math

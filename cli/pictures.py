@@ -1,4 +1,4 @@
-"""No verb, but the drawings of `rnnzoo inspect` in a terminal: heat maps and sparklines of arrays, each with its range."""
+"""No command, but the drawings of `rnnzoo inspect` in a terminal: heat maps and sparklines of arrays, each with its range."""
 
 import numpy as np
 from numpy.typing import NDArray

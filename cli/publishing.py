@@ -1,4 +1,4 @@
-"""`rnnzoo push`, `verify`, `card`, `release` and `init`: the verbs for publishing models."""
+"""`rnnzoo push`, `verify`, `card`, `release` and `init`: the commands for publishing models."""
 
 import shlex
 from dataclasses import asdict
@@ -99,7 +99,9 @@ def card(
 def release(
     target: Annotated[str, Argument(metavar="FOLDER|DATASET", help="Folder of a run, or a dataset of the registry.")],
     results_only: Annotated[bool, Option("--results", help="Release only the results, not the weights.")] = False,
-    half: Annotated[bool, Option("--half", help="Round the weights to float16: half the size, other figures.")] = False,
+    half: Annotated[
+        bool, Option("--half", help="Round the weights to float16: half the size, slightly different results.")
+    ] = False,
     force: Annotated[bool, Option("--force", help="Replace a released run by this run without asking.")] = False,
     as_json: AsJson = False,
 ) -> None:

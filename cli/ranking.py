@@ -21,7 +21,7 @@ def leaderboard(
     if task is not None:
         check_name("ranked task", task, tasks)
     shown = [row for row in every if task in (None, row.task)]
-    header = ("TASK", "CELL", "UNITS", "PARAMETERS", "METRIC", "FIGURE", "RATE", "UPDATES", "SECONDS", "US A STEP")
+    header = ("TASK", "CELL", "UNITS", "PARAMETERS", "METRIC", "FIGURE", "RATE", "UPDATES", "SECONDS", "US PER STEP")
     table = [
         (
             row.task, row.cell, row.units, f"{row.parameters:,}", row.unit.title, row.text, row.rate, f"{row.updates:,}",

@@ -1,4 +1,4 @@
-"""`rnnzoo eval`, `predict` and `train`: the verbs that run or train a network."""
+"""`rnnzoo eval`, `predict` and `train`: the commands that run or train a network."""
 
 import os
 import shlex
@@ -31,19 +31,19 @@ class SplitChoice(StrEnum):
 
 def evaluate(
     name: Address,
-    split: Annotated[SplitChoice, Option(help="The split to measure on.")] = SplitChoice.test,
-    limit: Annotated[int | None, number("Measure only on the first N examples.")] = None,
+    split: Annotated[SplitChoice, Option(help="The split to evaluate on.")] = SplitChoice.test,
+    limit: Annotated[int | None, number("Evaluate only the first N examples.")] = None,
     batch_size: Annotated[int, number("Examples per batch.")] = 500,
     device: Device = None,
     runtime: Annotated[
         str | None,
-        Option(help="Measure an exported file in its own runtime: pt2, onnx, openvino, executorch, c, wasm."),
+        Option(help="Evaluate an exported file in its own runtime: pt2, onnx, openvino, executorch, c, wasm."),
     ] = None,
-    quantize: Annotated[str | None, Option(help="int8: measure with 8-bit weights.")] = None,
-    record: Annotated[bool, Option("--record", help="Store the result beside the checkpoint.")] = False,
+    quantize: Annotated[str | None, Option(help="int8: evaluate with 8-bit weights.")] = None,
+    record: Annotated[bool, Option("--record", help="Store the result with the checkpoint.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a checkpoint on its dataset, and show the figure that the paper reports."""
+    """Evaluate a checkpoint on its dataset, and show the paper's result."""
     from zoo.checkpoints.references import Reference
     from zoo.publishing import cards
     from zoo.training import evaluation
@@ -167,7 +167,7 @@ def train(
     batch_size: Annotated[int | None, number("Examples per batch (default: the recipe's).")] = None,
     seed: Annotated[int | None, number("Seed of the run (default: the recipe's).", 0)] = None,
     seeds: Annotated[str | None, Option(help="Train once for each seed, such as 0-4, into OUT/NAME/seed-N.")] = None,
-    stop_after: Annotated[int | None, number("Stop after epoch N. The command without this option goes on.")] = None,
+    stop_after: Annotated[int | None, number("Stop after epoch N. Run again without this option to continue.")] = None,
     jobs: Annotated[int | None, number("Models of a pattern to train at once (default: 1; with --ray, all).")] = None,
     threads_per_job: Annotated[int | None, number("CPU threads per model (default: an equal share; --ray: 1).")] = None,
     ray: Annotated[str | None, Option(help="Ray cluster: its address, `auto`, or `local` to start one.")] = None,
@@ -249,9 +249,9 @@ def _train_one(
 
 
 def _say_if_slow(device: str | None) -> None:
-    """Print a message if `device` is a CPU and no compiled scan was built. Raises RequestError for an unknown device."""
+    """Print a message if `device` is a CPU and no C++ scan was built. Raises RequestError for an unknown device."""
     from zoo.networks.base import resolve_device
     from zoo.networks.kernels import interface
 
     if resolve_device(device).type == "cpu" and interface.library() is None:
-        say("The compiled C++ scan is missing, so a CPU is many times slower. `rnnzoo doctor` says how to build it.")
+        say("The C++ scans are missing, so a CPU is several times slower. `rnnzoo doctor` says how to build it.")

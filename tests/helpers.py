@@ -58,7 +58,7 @@ NUMBERS = {
     "max_radius": (0.999,),
     "max_phase": (6.2832,),
 }
-"""The values that the tests give to numeric options of cells, and to options that set start values only."""
+"""The values that the tests give to numeric options of cells, and to options that set initial values only."""
 
 
 def _cases() -> dict[str, tuple[str, dict[str, object]]]:

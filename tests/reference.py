@@ -48,7 +48,7 @@ def rnn(w: Weights, x: Tensor, state: State, activation: str = "tanh") -> State:
 
 
 def irnn(w: Weights, x: Tensor, state: State) -> State:
-    """S0 eq. 5 with the rectifier (Le et al. 2015); only its start value, the identity, sets it apart."""
+    """S0 eq. 5 with the ReLU (Le et al. 2015); only its initial value, the identity, sets it apart."""
     return rnn(w, x, state, activation="relu")
 
 
@@ -403,7 +403,7 @@ def rg_lru(w: Weights, x: Tensor, state: State) -> State:
 
 
 def lru(
-    w: Weights, x: Tensor, state: State, expand: int = 1, normalisation: str = "tied", **start_values: object
+    w: Weights, x: Tensor, state: State, expand: int = 1, normalisation: str = "tied", **initial_values: object
 ) -> State:
     """Orvieto et al. 2023, eq. 7, in complex numbers, with gamma learned, as there, or sqrt(1 - |lambda|^2).
 
@@ -445,7 +445,7 @@ def discretised(A: Tensor, delta: Tensor, method: str) -> tuple[Tensor, Tensor]:
 def s4d(
     w: Weights, x: Tensor, state: State, states: int = 32, spectrum: str = "", discretization: str = "zoh"
 ) -> State:
-    """Gu et al. 2022, one unit after another; `spectrum` is a start value only."""
+    """Gu et al. 2022, one unit after another; `spectrum` is an initial value only."""
     (_, c), (u,) = state, inputs(w, x, 1)
     A = torch.complex(-w["cell.log_decay"].exp(), w["cell.frequency"])
     C = torch.complex(*w["cell.output"].chunk(2))
@@ -460,7 +460,7 @@ def s4d(
 
 
 def s5(w: Weights, x: Tensor, state: State, states: int = 32, blocks: int = 1, discretization: str = "zoh") -> State:
-    """Smith et al. 2023, with both of each pair of conjugates; `blocks` is a start value only."""
+    """Smith et al. 2023, with both of each pair of conjugates; `blocks` is an initial value only."""
     (_, c) = state
     weights, biases = (
         w[f"input.{kind}"].split([states, states, len(w["cell.output.weight"])]) for kind in ("weight", "bias")
@@ -1033,7 +1033,7 @@ def lstm_mass(w: Weights, x: Tensor, state: State, mass: int = 1) -> State:
 
 
 def esn(w: Weights, x: Tensor, state: State, leak: float = 1.0, radius: float = 0.9, density: float = 1.0) -> State:
-    """Lukosevicius 2012; radius and density are start values of U."""
+    """Lukosevicius 2012; radius and density are initial values of U."""
     (h,), (a,) = state, inputs(w, x, 1)
     return ((1 - leak) * h + leak * tanh(a + linear(w["cell.recurrent.weight"], h)),)
 

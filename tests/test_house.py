@@ -38,7 +38,7 @@ ROOMS = (
     "zoo",
     "cli",
 )
-"""Bottom to top: a module imports from its own room and from those before it, lazy and type-only imports included."""
+"""Bottom to top: a module imports from its own package and from those before it, lazy and type-only imports included."""
 METADATA = [
     "zoo",
     "zoo.errors",
@@ -91,7 +91,7 @@ def imports(module: str) -> set[str]:
 
 
 def room_of(module: str) -> str:
-    """The innermost room that a module stands in."""
+    """The innermost row that a module belongs to."""
     return max((room for room in ROOMS if f"{module}.".startswith(f"{room}.")), key=len)
 
 

@@ -144,9 +144,9 @@ def test_a_cells_page_says_how_it_stands() -> None:
         for cell in (best, last, ranking.YARDSTICK)
     ]
     (first,), (worst,), (yardstick,) = of_rows
-    assert first.startswith("It is number 1 of ")
+    assert first.startswith("Rank 1 of ")
     count = first.split(" of ")[1].split()[0]
-    assert worst.startswith(f"It is number {count} of {count} cells")
+    assert worst.startswith(f"Rank {count} of {count} cells")
     assert "(lstm: 9" in first
     assert "(lstm:" not in yardstick
     assert ranking.standing("mlstm") == []
@@ -171,7 +171,7 @@ def test_places_over_tasks_count_the_cells_that_all_tasks_have() -> None:
         for task, cells in (("a", "lem gru star"), ("b", "star rnn gru"))
     }
     assert ranking.over_tasks(ranked) == (
-        "| cell | mean place | `a` | `b` |\n| --- | --- | --- | --- |\n| `gru` | 1.5 | 1 | 2 |\n| `star` | 1.5 | 2 | 1 |"
+        "| cell | mean rank | `a` | `b` |\n| --- | --- | --- | --- |\n| `gru` | 1.5 | 1 | 2 |\n| `star` | 1.5 | 2 | 1 |"
     )
     assert ranking.over_tasks({"a": ranked["a"]}) is None
     assert ranking.over_tasks({}) is None

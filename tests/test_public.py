@@ -297,7 +297,7 @@ def test_invalid_seeds_are_refused(seed: object) -> None:
         build(NAME, device="cpu", seed=seed)  # type: ignore[arg-type]
 
 
-def test_only_the_seed_determines_start_values(network: Network) -> None:
+def test_only_the_seed_determines_initial_values(network: Network) -> None:
     torch.manual_seed(1)
     again, other = (load(NAME, device="cpu", pretrained=False, seed=seed) for seed in (0, 1))
     with torch.device("meta"):  # a device that a user has set for new tensors

@@ -1,6 +1,6 @@
 """One step of each cell of the atlas against the same cell of torchrecurrent, with copied weights.
 
-Where the two depart, a comment says who follows the paper.
+Where the two differ, a comment says who follows the paper.
 """
 
 from typing import Any

@@ -164,7 +164,7 @@ def test_dtype_and_device(tmp_path):
             load(tmp_path, device=device)
 
 
-def test_start_values_instead_of_weights(tmp_path):
+def test_initial_values_instead_of_weights(tmp_path):
     saved(tmp_path, seed=3)
     (tmp_path / WEIGHTS).unlink()
     fresh = load(tmp_path, pretrained=False, device="cpu")

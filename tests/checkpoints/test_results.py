@@ -107,11 +107,11 @@ def test_a_lost_run_beside_measured_ones_is_recorded_by_their_release(small_zoo,
             (folder / "model.safetensors").unlink()
         results.write(folder, found)
     code, _, err = run("release", str(tmp_path / "seed-0"), "--results")
-    assert (code, "runs of other seeds beside it were measured. Release the folder of one of them" in err) == (1, True)
+    assert (code, "runs of other seeds next to it were measured. Release the folder of one of them" in err) == (1, True)
     assert run("release", str(tmp_path / "seed-1"), "--results")[0] == 0
     assert results.for_model(NAME).diverged_seeds == (0,)
     card = cards.render(registry.find(NAME))
-    assert "Of the other runs, that with seed 0 diverged." in card
+    assert "The run with seed 0 diverged." in card
     assert "variation over seeds" not in card
 
 
@@ -168,7 +168,7 @@ def test_what_is_no_history_is_a_damaged_file(tmp_path):
 def test_cards_say_what_the_run_was_and_not_what_the_recipe_is_now():
     name = "star-16x64-pmnist"
     entry, found = registry.find(name), results.for_model(name)
-    departs = "It departs from the paper's recipe, `star-mnist`."
+    departs = "It differs from the paper's recipe, `star-mnist`."
     assert f"{departs} {entry.recipe.deviation}" in cards.render(entry)  # today's words of the same recipe
     other = found.training.recipe.model_copy(update={"epochs": 10, "deviation": "Once."})
     training = found.training.model_copy(update={"recipe": other, "epochs_done": 10})
@@ -180,7 +180,7 @@ def test_cards_say_what_the_run_was_and_not_what_the_recipe_is_now():
     assert f"```console\nrnnzoo train {name}\n```" in text
     assert "trained by" in cards.summary(entry, kept, count)
     assert "trained by" not in cards.summary(entry, found, count)
-    assert "It departs from the recipe `mnist-rows`." in cards.render(registry.find("rnn-1x128-mnist-rows.omega"))
+    assert "It differs from the recipe `mnist-rows`." in cards.render(registry.find("rnn-1x128-mnist-rows.omega"))
 
 
 def test_a_release_needs_a_writable_zoo_and_weights_that_a_run_trained(small_zoo, run, tmp_path, monkeypatch):
@@ -198,7 +198,7 @@ def test_a_release_needs_a_writable_zoo_and_weights_that_a_run_trained(small_zoo
     (folder / "kept").rename(folder / results.FILE)
     flip(folder / "model.safetensors")
     code, _, err = run("release", str(folder))
-    assert (code, "results.json describes other weights" in err) == (1, True)
+    assert (code, "results.json does not describe the weights" in err) == (1, True)
     (folder / "model.safetensors").unlink()
     code, _, err = run("release", str(folder), "--results")
     assert (code, "no model.safetensors" in err) == (1, True)

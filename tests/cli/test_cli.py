@@ -1,4 +1,4 @@
-"""The command line: stdout and stderr, exit codes, JSON, completion, and verbs that must not import torch."""
+"""The command line: stdout and stderr, exit codes, JSON, completion, and commands that must not import torch."""
 
 import hashlib
 import io
@@ -129,7 +129,7 @@ def test_a_model_without_weights_says_how_to_train_it(run: Run, verb: str) -> No
 
 
 @pytest.mark.parametrize("error", [
-    MemoryError(), MemoryError("There is not enough memory for the compiled scan."), torch.OutOfMemoryError("CUDA out of memory."),
+    MemoryError(), MemoryError("There is not enough memory for the C++ scan."), torch.OutOfMemoryError("CUDA out of memory."),
     RuntimeError("[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory"),
 ])  # fmt: skip
 def test_running_out_of_memory_is_reported_without_a_traceback(
@@ -308,14 +308,14 @@ def test_doctor(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, err = run("doctor")
     assert (code, err) == (0, "")
     lines = {line.split("  ")[0]: line for line in out.splitlines()[1:] if not line.startswith(" ")}
-    assert {"python", "torch", "rnnzoo", "processor", "CPU scans", "Triton scans", "extra train", "cache"} <= set(lines)
+    assert {"python", "torch", "rnnzoo", "processor", "C++ scans", "Triton scans", "extra train", "cache"} <= set(lines)
     data = json.loads(run("doctor", "--json")[1])
     assert {row["what"] for row in data} == set(lines)
     assert {row["status"] for row in data} <= {"ok", "missing"}
-    long = [Finding("CPU scans", "word " * 40, "missing", "install g++ and run pip install it"), Finding("a", "b")]
+    long = [Finding("C++ scans", "word " * 40, "missing", "install g++ and run pip install it"), Finding("a", "b")]
     *lines, last = report(long).splitlines()
     assert max(map(len, lines)) <= 80
-    assert " ".join(lines[1:]).split() == ["CPU", "scans", "missing", *["word"] * 40, "->", *long[0].fix.split()]
+    assert " ".join(lines[1:]).split() == ["C++", "scans", "missing", *["word"] * 40, "->", *long[0].fix.split()]
     assert last.split() == ["a", "b"]
     monkeypatch.setitem(sys.modules, "torch", None)
     code, out, err = run("doctor")

@@ -37,7 +37,7 @@ def test_doctor_reads_extras_from_the_metadata(monkeypatch: pytest.MonkeyPatch) 
 
 def test_doctor_without_compiled_scans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interface, "__file__", str(tmp_path / "interface.py"))
-    found = by_name()["CPU scans"]
+    found = by_name()["C++ scans"]
     assert (found.status, found.found) == (
         "missing",
         "not built: when rnnzoo was installed, there was no C++ compiler, or it was too old",
@@ -48,15 +48,15 @@ def test_doctor_without_compiled_scans(tmp_path: Path, monkeypatch: pytest.Monke
 def test_doctor_with_a_library_that_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interface, "__file__", str(tmp_path / "interface.py"))
     (tmp_path / "scan_generic.abi3.so").write_text("not a library")
-    found = by_name()["CPU scans"]
+    found = by_name()["C++ scans"]
     assert found.status == "broken"
     assert "scan_generic.abi3.so cannot be loaded" in found.found
 
 
-@pytest.mark.skipif("generic" not in interface.libraries(), reason="no compiled scans here")
+@pytest.mark.skipif("generic" not in interface.libraries(), reason="no C++ scans here")
 def test_doctor_says_that_a_faster_scan_was_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(interface.LIBRARIES, torch.backends.cpu.get_cpu_capability(), ("avx9", "generic"))
-    found = by_name()["CPU scans"]
+    found = by_name()["C++ scans"]
     assert (found.status, found.found) == (
         "missing",
         "generic is used; avx9, which is faster on this processor, was not built",
@@ -64,10 +64,10 @@ def test_doctor_says_that_a_faster_scan_was_not_built(monkeypatch: pytest.Monkey
     assert found.fix.startswith("install a newer g++ and run pip install")
 
 
-@pytest.mark.skipif(not interface.libraries(), reason="no compiled scans here")
+@pytest.mark.skipif(not interface.libraries(), reason="no C++ scans here")
 def test_doctor_says_which_scan_is_used() -> None:
-    assert by_name()["CPU scans"].status == "ok"
-    assert re.search(r"is used; bfloat16 is multiplied [a-z0-9 ]+; built: ", by_name()["CPU scans"].found)
+    assert by_name()["C++ scans"].status == "ok"
+    assert re.search(r"is used; bfloat16 products [a-z0-9 ]+; built: ", by_name()["C++ scans"].found)
 
 
 def test_doctor_survives_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_doctor_survives_what_is_not_there(tmp_path: Path, monkeypatch: pytest.M
     found = by_name()
     assert found["torch"].status == "broken"
     assert found["data"].status == "missing"
-    assert {"CPU scans", "gpu"} & set(found) == set()
+    assert {"C++ scans", "gpu"} & set(found) == set()
 
 
 def test_doctor_survives_a_setting_of_the_client_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:

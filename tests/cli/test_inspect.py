@@ -28,7 +28,7 @@ def test_inspect_draws_prints_and_says(run: Run, tmp_path: Path, ending: str) ->
     code, out, err = run("inspect", "star-3x4", "--runs", "4", "--steps", "5", "--plot", str(path))
     assert code == 0
     assert "layer 3" in out
-    assert "compared with layer 3 at step 5, the gradient at layer 1 is " in out
+    assert "relative to layer 3 at step 5, the gradient norm at layer 1 is " in out
     assert "ratio" not in out
     assert f"Wrote {path}" in err
     assert 3000 < path.stat().st_size < 150_000

@@ -76,7 +76,7 @@ def test_the_marks_are_anywhere():
 
 def test_splits_differ_and_other_values_than_pinned_are_refused():
     assert not torch.equal(data().split("test").raw[:50], data().split("validation").raw[:50])
-    with pytest.raises(DataError, match="200-test: numpy generated other numbers than the locked ones"):
+    with pytest.raises(DataError, match="200-test: the numbers that numpy generated do not match the locked sha256"):
         data(sha256=dict.fromkeys(small().sha256, "0" * 64)).split("test")
     with pytest.raises(RequestError, match="no layout"):
         task_data(registry.load_registry().all_tasks["adding-200"].model_copy(update={"layout": "pixels"}), small())

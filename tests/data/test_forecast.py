@@ -97,7 +97,7 @@ def test_repeating_the_last_value_has_the_stated_errors(task: str) -> None:
 
 def test_splits_differ_and_other_numbers_are_refused() -> None:
     assert not torch.equal(split("lorenz").raw[:9], split("lorenz", "validation").raw[:9])
-    with pytest.raises(DataError, match="lorenz-test: numpy generated other numbers than the locked ones"):
+    with pytest.raises(DataError, match="lorenz-test: the numbers that numpy generated do not match the locked sha256"):
         split("lorenz", test=100)
 
 

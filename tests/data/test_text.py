@@ -507,7 +507,7 @@ def test_other_words_are_noticed(tmp_path):
     train(registry.find(NAME), out, device="cpu", overrides={"epochs": 1})
     words = (out / FILE).read_text().splitlines()
     (out / FILE).write_text("".join(f"{w}\n" for w in [*words[:2], *words[:1:-1]]))
-    with pytest.raises(RequestError, match="has another vocabulary than its task, spooky"):
+    with pytest.raises(RequestError, match="does not have the vocabulary of its task, spooky"):
         evaluate(out, device="cpu")
 
 

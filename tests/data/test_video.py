@@ -78,7 +78,7 @@ def test_counts_of_a_head():
     ) > multiply_adds(net, 2) - multiply_adds(net, 1)
 
 
-def test_start_values_of_a_head():
+def test_initial_values_of_a_head():
     net = build(config(init={"input": "orthogonal"}), device="cpu")
     for convolution in net.neck.convolutions:
         flat = convolution.weight.flatten(1)

@@ -25,7 +25,7 @@ def test_what_is_drawn_of_a_feed_forward_network(tmp_path: Path) -> None:
     assert (tmp_path / "picture.svg").stat().st_size > 3000
 
 
-def test_captions_say_the_start_values() -> None:
+def test_captions_say_the_initial_values() -> None:
     for name, words in (("rnn-1x4", "weights orthogonal, biases zero"),
                         ("irnn-1x4", "weights input orthogonal, recurrent identity, biases zero")):  # fmt: skip
         result = jacobian(subject.config_of(name))

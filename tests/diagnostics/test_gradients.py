@@ -95,4 +95,4 @@ def test_a_ratio_in_words(ratio: float, words: str) -> None:
     losses = Axis("loss", ("last", "all"))
     ones, ratios = Array(np.ones((2, 2, 2)), (losses, *axes)), Array(np.full(2, ratio), (losses,))
     line = summarise({"mean": ones, "spread": ones, "ratio": ratios, "depth": ratios})[0]
-    assert f"the gradient at layer 1 is {words} at step 1 and {words} at step 2." in line
+    assert f"the gradient norm at layer 1 is {words} at step 1 and {words} at step 2." in line

@@ -101,8 +101,8 @@ def test_norms_of_a_gated_cell_are_of_its_gates() -> None:
 @pytest.mark.parametrize(
     ("norm", "words"),
     [
-        (0.9, "it alone and tanh or ReLU and sigmoid."),
-        (3.9, "it alone and sigmoid."),
+        (0.9, "errors must vanish through the matrix and tanh, ReLU or sigmoid alone."),
+        (3.9, "errors must vanish through the matrix and sigmoid alone."),
         (4.1, "no bound says that errors vanish."),
     ],
 )
@@ -116,7 +116,7 @@ def test_what_a_norm_says_depends_on_the_activation(norm: float, words: str) -> 
 @pytest.mark.parametrize(
     ("modulus", "words"),
     [
-        (0.99995, "spectral radius 0.99995, norm 0.99995; errors vanish for sure through it alone."),
+        (0.99995, "spectral radius 0.99995, norm 0.99995; errors must vanish through the matrix alone."),
         (1.0, "spectral radius 1, norm 1; no bound says that errors vanish."),
     ],
 )

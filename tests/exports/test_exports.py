@@ -64,7 +64,7 @@ class Several(nn.Module):
 
 
 def test_torch_exports_every_cell_for_all_lengths() -> None:
-    """Without our verb, torch.export makes one graph, traced once, that runs one step or many."""
+    """Without our function, torch.export makes one graph, traced once, that runs one step or many."""
     export_and_compare(list(CELLS), strict=False)
 
 
@@ -82,7 +82,7 @@ def test_a_strict_export_of_every_cell(cell: str) -> None:
 
 
 def export_and_compare(cells: list[str], strict: bool) -> None:
-    """Export networks of these cells without our verb, and compare them at lengths that were never traced."""
+    """Export networks of these cells without our function, and compare them at lengths that were never traced."""
     nets = [small(cell, readout=READOUTS[i % 3]) for i, cell in enumerate(cells)]
     batch, time = Dim("batch", min=1), Dim("time", min=1)
     example = torch.zeros(3, 5, 2), torch.ones(3, dtype=torch.int64)
@@ -394,7 +394,7 @@ def test_a_missing_package_and_a_folder_that_cannot_be_written_to(
 def test_the_verb(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     code, out, err = run("export", NAME, "--format", "pt2", "--out", str(tmp_path), "--json")
     (written,) = json.loads(out)
-    assert (code, err) == (0, "Each file was run at 1, 7, 28 steps, and compared with the equations in float64.\n")
+    assert (code, err) == (0, "Each file was run at 1, 7, 28 steps, and compared with a float64 reference.\n")
     assert written["checked"]["difference"] < 1e-5
     assert Path(written["path"]).stat().st_size == written["bytes"]
 

@@ -254,7 +254,7 @@ def test_the_number_of_threads_changes_nothing_but_rounding() -> None:
 def test_a_library_of_other_sources_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     net, x = small("star", layers=1), normal(3, 4, 2, dtype=torch.float32)
     monkeypatch.setattr(interface, "_digest", lambda: "others")
-    with pytest.raises(OSError, match="cannot be loaded: it was built from other sources"):
+    with pytest.raises(OSError, match="cannot be loaded: the sources in native/ are not those"):
         interface.open_library(interface.libraries()[BUILT[0]])
     with pytest.warns(RuntimeWarning, match="is not used; see `rnnzoo doctor`"):
         assert interface.library.__wrapped__() is None

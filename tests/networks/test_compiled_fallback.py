@@ -49,7 +49,7 @@ def test_hooks_of_every_module_see_the_maps() -> None:
 def refuses(net: Network, call: object) -> None:
     """With "auto" the plain scan runs; with "fused" there is an error."""
     net.backend = "fused"
-    with pytest.raises(RequestError, match="No fused scan"):
+    with pytest.raises(RequestError, match="No fused or linear scan"):
         call()  # type: ignore[operator]
     net.backend = "auto"
     call()  # type: ignore[operator]

@@ -223,7 +223,7 @@ def test_no_fused_scan_takes_gaps() -> None:
     net = network("cfc")
     x, dt = inputs(net)
     net.backend = "fused"
-    with pytest.raises(RequestError, match="No fused scan can run"):
+    with pytest.raises(RequestError, match="No fused or linear scan can run"):
         net(x, dt=dt)
 
 

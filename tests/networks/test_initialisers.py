@@ -1,4 +1,4 @@
-"""Start values."""
+"""Snitial values."""
 
 import math
 from itertools import pairwise
@@ -30,7 +30,7 @@ def built(cell: str, seed: int = 0, **spec: object) -> Network:
 
 
 def maps(net: Network, role: str) -> dict[str, Tensor]:
-    """Return the weights of the input maps, or of the recurrent maps whose start values Init sets."""
+    """Return the weights of the input maps, or of the recurrent maps whose initial values Init sets."""
     inner = ".input." if role == "input" else ".cell."
     weights = {k: v for k, v in net.named_parameters() if inner in k and k.endswith("weight")}
     changed = (
@@ -43,7 +43,7 @@ def maps(net: Network, role: str) -> dict[str, Tensor]:
 
 @in_each_form("case", CASES)
 @pytest.mark.parametrize("role", ["input", "recurrent"])
-def test_orthogonal_start_values_are_orthogonal_gate_by_gate(case: str, role: str, kernel: int | None) -> None:
+def test_orthogonal_initial_values_are_orthogonal_gate_by_gate(case: str, role: str, kernel: int | None) -> None:
     cell, options = CASES[case]
     net = built(cell, units=4, options=options, kernel=kernel, inputs=shape(kernel), init={role: "orthogonal"})
     for name, weight in maps(net, role).items():
@@ -56,7 +56,7 @@ def test_orthogonal_start_values_are_orthogonal_gate_by_gate(case: str, role: st
 
 
 @each_cell
-def test_identity_start_values_are_identities_gate_by_gate(cell: str) -> None:
+def test_identity_initial_values_are_identities_gate_by_gate(cell: str) -> None:
     for weight in maps(built(cell, init={"recurrent": "identity"}), "recurrent").values():
         for block in weight.split(3):
             same(block, torch.eye(*block.shape), 0)
@@ -80,7 +80,7 @@ BOUNDS = {
 @pytest.mark.parametrize("name", BOUNDS)
 @pytest.mark.parametrize("role", ["input", "recurrent"])
 @dense_and_conv
-def test_uniform_start_values_fill_their_range(name: str, role: str, kernel: int | None) -> None:
+def test_uniform_initial_values_fill_their_range(name: str, role: str, kernel: int | None) -> None:
     net = built("lstm", units=20, inputs=(30,) if kernel is None else (30, 3, 3), kernel=kernel, init={role: name})
     area = 1 if kernel is None else 9
     for weight in maps(net, role).values():
@@ -93,7 +93,7 @@ def test_uniform_start_values_fill_their_range(name: str, role: str, kernel: int
 
 @pytest.mark.parametrize(("name", "deviation"), [("normal-0.001", 0.001), ("normal-1e-2", 0.01), ("he-normal", None)])
 @pytest.mark.parametrize("role", ["input", "recurrent"])
-def test_normal_start_values_have_their_deviation(name: str, deviation: float | None, role: str) -> None:
+def test_normal_initial_values_have_their_deviation(name: str, deviation: float | None, role: str) -> None:
     for weight in maps(built("gru", units=30, inputs=(20,), init={role: name}), role).values():
         expected = math.sqrt(2 / weight.shape[1]) if deviation is None else deviation
         for block in weight.split(30):
@@ -103,13 +103,13 @@ def test_normal_start_values_have_their_deviation(name: str, deviation: float | 
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_network_of_zero_start_values_computes(cell: str) -> None:
+def test_a_network_of_zero_initial_values_computes(cell: str) -> None:
     net = built(cell, init={"input": "zero", "recurrent": "zero"})
     assert net(batch(net).float()).isfinite().all()
 
 
 @pytest.mark.parametrize("role", ["input", "recurrent"])
-def test_zero_start_values_are_zero(role: str) -> None:
+def test_zero_initial_values_are_zero(role: str) -> None:
     net = built("gru", init={role: "zero"})
     assert not any(w.any() for w in maps(net, role).values())
     assert all(w.any() for w in maps(net, {"input": "recurrent", "recurrent": "input"}[role]).values())
@@ -353,7 +353,7 @@ def test_every_gate_bias_of_the_specification_is_tested() -> None:
 
 @each_cell
 @pytest.mark.parametrize("merge", [None, "sum"])
-def test_start_values_come_from_the_seed(cell: str, merge: str | None) -> None:
+def test_initial_values_come_from_the_seed(cell: str, merge: str | None) -> None:
     spec = {"bidirectional": merge, "init": {"recurrent": "orthogonal", "gate_bias": "chrono"}}
     spec["layer_norm"] = can(cell, "layer_norm")
     torch.manual_seed(1)
@@ -369,7 +369,7 @@ def test_start_values_come_from_the_seed(cell: str, merge: str | None) -> None:
 
 
 @each_cell
-def test_start_values_do_not_depend_on_the_number_of_threads(cell: str) -> None:
+def test_initial_values_do_not_depend_on_the_number_of_threads(cell: str) -> None:
     threads, states = torch.get_num_threads(), []
     try:
         for count in (1, 2):

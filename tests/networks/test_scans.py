@@ -72,7 +72,7 @@ def test_the_wavefront_is_refused_where_it_cannot_run(spec: dict[str, object]) -
     net = network(**spec)
     net(batch(net))
     net.backend = "fused"
-    with pytest.raises(RequestError, match="No fused scan can run small"):
+    with pytest.raises(RequestError, match="No fused or linear scan can run small"):
         net(batch(net))
 
 
@@ -105,7 +105,7 @@ def test_the_wavefront_is_refused_where_layers_are_not_alike(change: Callable[[N
     x = batch(net)
     change(net)
     expected, net.backend = net(x), "fused"
-    with pytest.raises(RequestError, match="No fused scan"):
+    with pytest.raises(RequestError, match="No fused or linear scan"):
         net(x)
     net.backend = "plain"
     same(net(x), expected, 0)
@@ -115,10 +115,10 @@ def test_the_wavefront_is_refused_with_lengths_and_truncation() -> None:
     net = network()
     x, net.backend = batch(net), "fused"
     net(x)
-    with pytest.raises(RequestError, match="No fused scan"):
+    with pytest.raises(RequestError, match="No fused or linear scan"):
         net(x, torch.tensor([6, 6, 6]))
     net.tbptt_steps = 2
-    with pytest.raises(RequestError, match="No fused scan"):
+    with pytest.raises(RequestError, match="No fused or linear scan"):
         net(x)
 
 

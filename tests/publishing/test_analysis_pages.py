@@ -33,6 +33,16 @@ def test_a_study_of_trained_networks_takes_no_others(tmp_path: Path) -> None:
             next(studies.STUDIES["chen-dependency"](runs))
 
 
+def test_the_readme_says_by_what_factors_gradients_shrink() -> None:
+    study = analysis_pages.study("star-lattice")
+    assert study is not None
+    ratios = (float(study[cell].ratio.at(loss="last").values) for cell in ("lstm", "star"))
+    lstm, star = (float(f"{1 / ratio:.2g}") for ratio in ratios)
+    text = " ".join(paths.path("README.md").read_text(encoding="utf-8").split())
+    assert f"it shrinks by a factor of {lstm:,.0f} in the LSTM and {star} in STAR]" in text
+    assert f"the gradient shrinks by a factor of {lstm:,.0f}; in STAR, of {star}." in text
+
+
 def test_pages_show_every_figure_and_verdict() -> None:
     shown = analysis_pages.pages()
     assert {figure.paper for figure in analysis_pages.FIGURES} <= set(registry.load_registry().papers)

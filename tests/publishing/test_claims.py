@@ -269,7 +269,7 @@ def test_a_network_that_has_not_learnt_decides_nothing(monkeypatch: pytest.Monke
     found = {**errors(0.4, 1.0), "b": part()}
     assert claims.learnt(found, "rin-1x100-adding-200", 1 / 6, *check) == claims.close_to_zero(found, "last", ("a",))
     text, same = claims.learnt(found, "lstm-1x100-adding-200", 1 / 6, *check)
-    assert "0.166, of a constant answer 0.167" in text
+    assert "0.166, of a constant prediction 0.167" in text
     assert same is None
     monkeypatch.setattr(claims.recorded, "for_model", lambda name: Results())
     text, same = claims.learnt(found, "rin-1x100-adding-200", 1 / 6, *check)

@@ -512,7 +512,7 @@ def test_a_commit_with_other_bytes_is_not_pinned(here: Here, other: Callable[[by
 
 
 def test_f29_the_token_appears_nowhere(here: Here) -> None:
-    """Not in any output of any verb, not in the repository, the cache or the zoo, and not at another origin."""
+    """Not in any output of any command, not in the repository, the cache or the zoo, and not at another origin."""
     texts = []
     for arguments in (
         ("--debug", "push", NAME, "--json"), ("push", NAME, "--token", WRITE), ("pull", WRITE), ("whoami", "--json"),

@@ -29,7 +29,7 @@ PAGES = (
     "models/rin-1x100-adding-200.html", "models/mlp-3x8-pima.prelu.html", "models/bigru-1x200-toxic-parts.html", "models/gru-2x256-shakespeare.html",
     f"models/{SPEECH}.html", f"models/{MUSIC}.html", f"models/{FORECAST}.html",
     "models/urnn-1x512-pmnist.html", "cells/index.html", "cells/lstm.html", "cells/rwkv7.html", "papers/index.html",
-    "papers/star.html", "papers/chen.html", "papers/lru.html", "why.html", "speed.html", "leaderboard.html", "docs/index.html",
+    "papers/star.html", "papers/chen.html", "papers/lru.html", "why.html", "speed.html", "literature.html", "docs/index.html",
     "docs/readme.html", "docs/export.html",
 )  # fmt: skip
 PAGE_BYTES, RUN_BYTES = 300_000, 1_200_000
@@ -254,13 +254,13 @@ def test_a_page_begins_with_a_story_of_words_that_its_network_knows(folder: Path
     network = load(name, device="cpu")
     story, question = (visit.page.input_value(f"#{part}") for part in ("story", "question"))
     assert {*network.tokenizer.split(story), *network.tokenizer.split(question)} <= set(network.tokenizer.words)
-    assert "does not know" not in visit.page.text_content(".vocabulary")
+    assert "Not in the vocabulary" not in visit.page.text_content(".vocabulary")
     expected = network.tokenizer.words[network(*network.tokenizer.ask(story, question)).argmax()]
     assert answer.startswith(f"Answer: {expected} (")
     visit.page.fill("#question", f"{question} zzyzx")
     visit.page.click("[data-do=run]")
     visit.page.wait_for_function(
-        "document.querySelector('.vocabulary').textContent.startsWith('It does not know zzyzx.')"
+        "document.querySelector('.vocabulary').textContent.startsWith('Not in the vocabulary: zzyzx.')"
     )
     visit.check()
     visit.page.close()
@@ -282,7 +282,7 @@ def test_a_text_goes_on_as_in_python(folder: Path, browser: Any) -> None:
     page.click("[data-do=run]")
     page.fill("#text", "\u00e4")
     page.click("[data-do=run]")
-    page.wait_for_function("document.querySelector('.now').textContent.includes('never read the character')")
+    page.wait_for_function("document.querySelector('.now').textContent.includes('is not in the vocabulary')")
     visit.check()
     page.close()
 

@@ -13,6 +13,7 @@ from zoo.diagnostics.benchmark import (
     TRAINING,
 )
 from zoo.publishing import speed
+from zoo.utils import paths
 
 
 def test_significant_digits() -> None:
@@ -20,6 +21,26 @@ def test_significant_digits() -> None:
     assert [speed.significant(value) for value in values] == [
         "0", "0.0000123", "0.123", "1.23", "12.3", "123", "1,234,567"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("README.md", "{:.1f} to {:.1f} times slower, and {:.0f} to {:.0f} times slower one step at a time"),
+        ("docs/guide.md", "{:.1f} to {:.1f} times over whole sequences, and {:.0f} to {:.0f} times one step at a time"),
+    ],
+)
+def test_pages_say_how_slow_networks_are_without_a_compiler(page: str, words: str) -> None:
+    rows = [row for row in speed.measurements("stacks")["contenders"] if row["library"] == "rnnzoo"]
+    by_scan = {(row["cell"], row["layers"], row["backend"]): row["seconds"] for row in rows if row["precision"] == "no"}
+    ratios = [
+        {name: plain / by_scan[cell, layers, "auto"][name] for name, plain in seconds.items()}
+        for (cell, layers, backend), seconds in by_scan.items()
+        if backend == "plain"
+    ]
+    whole, steps = [each[name] for each in ratios for name in (FORWARD, TRAINING)], [each[STREAMING] for each in ratios]
+    text = " ".join(paths.path(page).read_text(encoding="utf-8").split())
+    assert words.format(min(whole), max(whole), min(steps), max(steps)) in text
 
 
 def test_the_readme_compares_with_the_products() -> None:
@@ -36,8 +57,8 @@ def test_the_readme_compares_with_the_products() -> None:
         "a processor, cpu (AVX2), 1 thread, torch 2, 2025-01-01, once; "
         "`python -m benchmarks.stacks --rounds 1 --threads 1`."
     )
-    assert "least of 9; `python -m benchmarks.linear --rounds 9 --threads 1`" in speed.provenance(
-        "linear", {"machine": machine, "rounds": 9, "statistic": "least"}
+    assert "minimum of 9; `python -m benchmarks.linear --rounds 9 --threads 1`" in speed.provenance(
+        "linear", {"machine": machine, "rounds": 9, "statistic": "minimum"}
     )
     assert "| products star | 0.200 s (0.7) | 0.600 s (0.7) | - |" in text
     assert text.count("bare matrix products, forward and forward + backward: rnnzoo star 1.5 and 1.5.") == 1

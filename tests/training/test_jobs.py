@@ -305,7 +305,7 @@ def test_a_launcher_starts_one_model_only(run: Run, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("RANK", "1")
     code, _, err = run("train", "star-*")
     assert code == 2
-    assert "leave out the launcher" in err
+    assert "Run the command without a launcher" in err
 
 
 def test_without_ray_it_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

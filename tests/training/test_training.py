@@ -706,7 +706,7 @@ def test_weights_are_nobodys_while_the_run_that_is_there_made_none(small_zoo: Zo
     for name in (WEIGHTS, CONFIG):
         shutil.copy(tmp_path / "other" / name, tmp_path / "run" / name)
     assert evaluate(tmp_path / "run", device="cpu").seed is None
-    with pytest.raises(CheckpointError, match="describes other weights"):
+    with pytest.raises(CheckpointError, match="does not describe the weights"):
         release.release(tmp_path / "run")
     whole = train(entry, tmp_path / "run", device="cpu", overrides={"seed": 5})
     assert evaluate(tmp_path / "run", device="cpu").seed == 5

@@ -36,7 +36,7 @@ class Cell(nn.Module):
 
     uses_time_gaps: ClassVar[bool] = False  # `prepare` takes a second argument, dt, (..., 1): the time since the last
     constants: tuple[Key, ...] = ()  # the arguments, but the device, of each call of constants.constant in `step`
-    frozen: ClassVar[bool] = False  # a layer's parameters keep their start values; no optimizer sees them
+    frozen: ClassVar[bool] = False  # a layer's parameters keep their initial values; no optimizer sees them
 
     def __init__(self, projection: ProjectionFactory):
         super().__init__()
@@ -58,8 +58,8 @@ class Cell(nn.Module):
         outputs = sum(cls.input_channels(projection.units, **options))
         return projection.between(width, outputs, bias=True, norm=projection.layer_norm)
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
-        """Set the parameters whose start values are the cell's, not those of a specification's Init.
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
+        """Set the parameters whose initial values are the cell's, not those of a specification's Init.
 
         steps: the length of the task's sequences. When this is called, the projections' weights are set, and parameters
         outside projections are zero. Parameters may have leading dimensions, because many cells are drawn at once, so every

@@ -36,5 +36,5 @@ class BRC(NBRC):
         super().__init__(projection)
         self.recurrent = projection.diagonal(2)
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.ones_(self.recurrent.weight)

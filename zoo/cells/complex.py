@@ -15,7 +15,7 @@ from .projections import ProjectionFactory, along
 
 
 def ring(low: float, high: float) -> tuple[float, float]:
-    """Return the smallest and the largest |l| of an LRU at the start. Raises RequestError if the ring is empty."""
+    """Return the smallest and the largest |l| of an LRU at initialisation. Raises RequestError if the ring is empty."""
     if low > high:
         raise RequestError(f"An LRU's min_radius, {low:g}, must not be larger than its max_radius, {high:g}.")
     return low, high
@@ -25,7 +25,7 @@ class LRU(LinearRecurrence):
     """c_t = l c_{t-1} + g W x, h_t = Re(C c_t) + D x, with complex c and W (Orvieto et al. 2023, section 3.4, eq. 7).
 
     l = exp(-exp(decay) + i exp(phase)). `normalisation` sets g: "tied" keeps g = sqrt(1 - |l|^2); "learned" starts there and
-    trains g, as in the paper. At the start l is uniform on the ring min_radius <= |l| <= max_radius, with phases from 0
+    trains g, as in the paper. At initialisation l is uniform on the ring min_radius <= |l| <= max_radius, with phases from 0
     to max_phase. There are `expand` complex states a unit. D is a matrix, where the authors have a vector, since x need not
     be as wide as h. The state here is c / g: g scales the matrix C in place of every input.
     """
@@ -64,7 +64,7 @@ class LRU(LinearRecurrence):
         gain = torch.cat([gain, gain], -1)[..., None, :]
         return weight * gain if self.axis == -1 else weight * gain[..., None, None]
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         low, high = self.ring
         squared = nn.init.uniform_(self.decay, low**2, high**2, generator=generator)  # of |l|, so uniform in area
         self.decay.copy_(torch.log(-torch.log(squared) / 2))

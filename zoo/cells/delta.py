@@ -23,7 +23,7 @@ class DeltaNet(MatrixRecurrence):
     """S_t = S_{t-1} (I - beta k k^T) + beta v k^T, o_t = S_t q_t (Yang et al. 2024, parallel DeltaNet).
 
     q and k are SiLU(W x), scaled to length 1 in each head; v = SiLU(W x); beta = sigmoid(W x) is one number
-    a head. The authors' code divides q by sqrt(d) besides, which the norm after it cancels.
+    per head. The authors' code also divides q by sqrt(d), which the norm that follows cancels.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("q", "k", "v", "beta")
@@ -52,7 +52,7 @@ class DeltaNet(MatrixRecurrence):
 class GatedDeltaNet(DeltaNet):
     """S_t = S_{t-1} alpha (I - beta k k^T) + beta v k^T (Yang et al. 2025), q, k, v and beta as in DeltaNet.
 
-    alpha = exp(-rate softplus(W x + bias)), one number a head, as in Mamba-2. At the start rate is uniform in [0, 16], as in
+    alpha = exp(-rate softplus(W x + bias)), one number per head, as in Mamba-2. At initialisation rate is uniform in [0, 16], as in
     the authors' code.
     """
 
@@ -66,7 +66,7 @@ class GatedDeltaNet(DeltaNet):
     def input_channels(cls, units: int, *, heads: int = 1, **options: Any) -> tuple[int, ...]:
         return units, units, units, heads, heads
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.log_rate, 0, 16, generator=generator).clamp_(min=1e-4).log_()
         reset_steps(self.step_offset, generator)
 
@@ -98,7 +98,7 @@ class RWKV7(MatrixRecurrence):
     def input_channels(cls, units: int, *, rank: int = 64, **options: Any) -> tuple[int, ...]:
         return units, units, units, rank, rank
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         units = self.decay.shape[-1]
         share, in_head = (
             torch.linspace(a, 1, n, dtype=torch.float32) for a, n in ((0, units), (-1, units // self.heads))

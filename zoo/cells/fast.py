@@ -1,6 +1,6 @@
 """FastRNN and FastGRNN (Kusupati, Singh, Bhatia, Kumar, Jain & Varma 2018): a weighted residual sum, and one with a gate.
 
-The recurrent matrix has full rank, or is a product U_1 U_2 of the option `recurrent_rank`. Start values are those of the
+The recurrent matrix has full rank, or is a product U_1 U_2 of the option `recurrent_rank`. Snitial values are those of the
 authors' code (microsoft/EdgeML).
 """
 
@@ -48,7 +48,7 @@ class FastRNN(LowRank):
         (new, alpha, beta), (h,) = x, state
         return (alpha * torch.tanh(self.moved(h, new)) + beta * h,)
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.constant_(self.alpha, -3.0)
         nn.init.constant_(self.beta, 3.0)
 
@@ -77,6 +77,6 @@ class FastGRNN(LowRank):
         new = torch.tanh(a + along(self.offset, self.axis).to(a.dtype))
         return ((zeta * (1 - z) + nu) * new + z * h,)
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.ones_(self.zeta)
         nn.init.constant_(self.nu, -4.0)

@@ -36,7 +36,7 @@ class HGRN(LinearRecurrence):
     def channels(cls, state: str, units: int, **options: Any) -> int:
         return 2 * units if state == "h" else units
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         units = self.theta.shape[-1]
         self.theta.copy_(
             torch.exp(torch.arange(units, dtype=torch.float32) * (-2 * math.log(1e4) / units))

@@ -11,7 +11,7 @@ class IndRNN(Cell):
     """h_t = phi(W x_t + u * h_{t-1} + b), where u has one weight for each unit and phi is ReLU or tanh.
 
     u starts from U(0, 2^(1/T)) for a task of T steps, so that a state at most doubles over a sequence. The paper also clips
-    u to that bound while it trains on long sequences; here that is left to the optimiser.
+    u to that bound while it trains on long sequences; here that is left to the optimizer.
     """
 
     inputs = ("h",)
@@ -24,5 +24,5 @@ class IndRNN(Cell):
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         return (self.activation(self.recurrent(state[0], x[0])),)
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.recurrent.weight, 0.0, 2 ** (1 / steps), generator=generator)

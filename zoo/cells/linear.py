@@ -188,7 +188,7 @@ def log_of_power(decay: Tensor) -> Tensor:
 class RGLRU(LinearRecurrence):
     """h_t = a h_{t-1} + sqrt(1 - a^2) (i * W x), a = sigmoid(decay)^(8 r) (De et al. 2024, eq. 1-4: the RG-LRU of Griffin).
 
-    r = sigmoid(W_r x), i = sigmoid(W_i x). At the start sigmoid(decay)^8 is uniform in [0.9, 0.999] (section 2.4). W is the
+    r = sigmoid(W_r x), i = sigmoid(W_i x). At initialisation sigmoid(decay)^8 is uniform in [0.9, 0.999] (section 2.4). W is the
     projection that Griffin has before the cell. The authors' code (recurrentgemma) draws sigmoid(decay) itself from that
     range, and takes the first step of a sequence without the factor sqrt(1 - a^2).
     """
@@ -199,7 +199,7 @@ class RGLRU(LinearRecurrence):
         super().__init__(projection)
         self.decay = projection.diagonal(parametrization=log_of_power)
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         power = nn.init.uniform_(self.decay.weight, 0.9, 0.999, generator=generator) ** (1 / 8)
         self.decay.weight.copy_(torch.logit(power))
 

@@ -43,7 +43,7 @@ class LTC(Cell):
             h = (h + f * reversal) / (leak + f)
         return (h,)
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.constant_(self.rate, math.log(math.e - 1))
         nn.init.uniform_(self.reversal, -1.0, 1.0, generator=generator)
 
@@ -86,6 +86,6 @@ class CfC(Cell):
         g, h = torch.tanh(g), torch.tanh(h)
         return (torch.lerp(g, h, s) if self.mode == "default" else torch.addcmul(g, s, h),)
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         if self.mode == "pure":
             nn.init.ones_(self.A)

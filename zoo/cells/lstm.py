@@ -153,6 +153,6 @@ class PhasedLSTM(PeepholeLSTM):
         new = super().step((gates,), tuple(old))
         return *(k * n + (1 - k) * o for n, o in zip(new, old, strict=True)), t + 1
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.log_period, 0.0, math.log(steps), generator=generator)
         nn.init.uniform_(self.shift, generator=generator).mul_(self.log_period.exp())

@@ -74,5 +74,5 @@ class MassLSTM(Cell):
         total = self.redistribution(c, entering.sum(-1))
         return torch.sigmoid(o) * total, torch.sigmoid(-o) * total
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         self.redistribution.weight.diagonal(dim1=-2, dim2=-1).add_(1.0)

@@ -97,7 +97,7 @@ class GLA(MatrixRecurrence):
     """S_t = diag(alpha_t) S_{t-1} + k_t v_t^T, o_t = S_t^T q_t (Yang et al. 2024, gated linear attention, eq. 3).
 
     q, k and v are W x; alpha_t = sigmoid(W_2 W_1 x)^(1/16), where W_1 x has `rank` channels (section 4.4). The authors' code
-    divides q by sqrt(d) besides, which the norm after it cancels.
+    also divides q by sqrt(d), which the norm that follows cancels.
     """
 
     inputs = ("q", "k", "v", "alpha")
@@ -127,7 +127,7 @@ class Mamba2(MatrixRecurrence):
     """h_t = exp(dt A) h_{t-1} + dt B x_t^T, y_t = h_t^T C + D x_t for each head (Dao & Gu 2024).
 
     x, B and C are linear in the input; B and C, of `states` channels, are shared by all heads. dt = softplus(W x + bias), A
-    < 0 and D are numbers, one for each head, with start values of the authors' code: -A uniform in [1, 16], softplus(bias)
+    < 0 and D are numbers, one for each head, with initial values of the authors' code: -A uniform in [1, 16], softplus(bias)
     log-uniform in [0.001, 0.1], D = 1. The SiLU of x, B and C in that code belongs to its convolution, and both to a block.
     """
 
@@ -146,7 +146,7 @@ class Mamba2(MatrixRecurrence):
     def input_channels(cls, units: int, *, heads: int = 1, states: int = 64, **options: Any) -> tuple[int, ...]:
         return units, states, states, heads
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.log_rate, 1, 16, generator=generator).log_()  # of -A
         reset_steps(self.step_offset, generator)
         nn.init.ones_(self.skip)
@@ -184,7 +184,7 @@ class RWKV6(MatrixRecurrence):
     def input_channels(cls, units: int, *, rank: int = 64, **options: Any) -> tuple[int, ...]:
         return units, units, units, rank
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         n = torch.arange(self.decay.shape[-1], dtype=torch.float32)
         share = n / max(len(n) - 1, 1)
         self.decay.copy_(-6 + 5 * share**1.35)

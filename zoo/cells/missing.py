@@ -19,8 +19,8 @@ class GRUD(RawInputCell):
     W_d delta + b_d)).
 
     The paper hands in x, m and delta; here they come of NaN in x and of `dt`, the time since the input before. The states
-    carry the last numbers and the times since. The mean is 0, so inputs have to be standardised. At the start w is uniform
-    in (0, 1), because max(0, .) passes no gradient at 0; the paper does not say how it starts.
+    carry the last numbers and the times since. The mean is 0, so inputs have to be standardised. At initialisation w is uniform
+    in (0, 1), because max(0, .) passes no gradient at 0; the paper does not say how it is initialised.
     """
 
     inputs = ("r", "z", "h")
@@ -42,7 +42,7 @@ class GRUD(RawInputCell):
     def channels(cls, state: str, units: int, *, inputs: int = 1, **options: Any) -> int:
         return units if state == "h" else inputs
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.rate, generator=generator)
 
     def project(self, x: Tensor, dt: Tensor | None, projection: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:

@@ -55,6 +55,6 @@ class UnICORNN(Cell):
         z = z - dt * (torch.tanh(self.recurrent(y, u)) + self.alpha * y)
         return y + dt * z, z
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.recurrent.weight, generator=generator)
         nn.init.uniform_(self.scale, -0.1, 0.1, generator=generator)

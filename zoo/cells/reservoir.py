@@ -27,7 +27,7 @@ class ESN(Cell):
         (h,) = state
         return (torch.lerp(h, torch.tanh(self.recurrent(h, x[0])), self.leak),)
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         weight = self.recurrent.weight
         weight.mul_(torch.rand(weight.shape, generator=generator, dtype=torch.float32) < self.density)
         radius = torch.linalg.eigvals(weight.double()).abs().amax(-1)

@@ -95,7 +95,7 @@ class EUNN(URNN):
         super().__init__(projection)
         self.recurrent = PhasedRotations(projection.units, capacity)
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.recurrent.phases, -math.pi, math.pi, generator=generator)  # type: ignore[arg-type]
 
 
@@ -121,5 +121,5 @@ class GORU(LastApart):
         new = modrelu(new + r * self.rotation(h), self.threshold, parts=1)
         return (z * h + (1 - z) * new,)
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.rotation.weight, -math.pi, math.pi, generator=generator)

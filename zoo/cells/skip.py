@@ -36,7 +36,7 @@ class Skipping(Cell):
         p = u * d + (1 - u) * (p + torch.minimum(d, 1 - p))
         return *new, 1 - p
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         if self.importance.bias is not None:
             nn.init.ones_(self.importance.bias)
 

@@ -44,8 +44,8 @@ class S4D(LinearRecurrence):
     """y_t = 2 Re(sum of C x_t) + D u_t, x_t = A bar x_{t-1} + B bar u_t for each unit, u = W x + bias (Gu et al. 2022).
 
     A unit has `states` complex numbers, half of the paper's N, and a system of its own, with one input and one output.
-    `spectrum` is A at the start: "lin" -1/2 + i pi n, "inv" -1/2 + i (N / pi) (N / (2n + 1) - 1), or "real"
-    -(n + 1). `discretization` is "zoh" or "bilinear". B and C enter as their product only: B is 1. Start values are those of
+    `spectrum` is A at initialisation: "lin" -1/2 + i pi n, "inv" -1/2 + i (N / pi) (N / (2n + 1) - 1), or "real"
+    -(n + 1). `discretization` is "zoh" or "bilinear". B and C enter as their product only: B is 1. Snitial values are those of
     the authors' code: Delta log-uniform in [0.001, 0.1], C of variance 1, D normal.
     """
 
@@ -68,7 +68,7 @@ class S4D(LinearRecurrence):
     def channels(cls, state: str, units: int, *, states: int = 32, **options: Any) -> int:
         return 2 * units * states if state == "x" else units
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         n, states = torch.arange(self.count, dtype=torch.float32), 2 * self.count
         units = self.skip.shape[-1]
         decay, frequency = {
@@ -124,7 +124,7 @@ class S5(LinearRecurrence):
     def input_channels(cls, units: int, *, states: int = 32, **options: Any) -> tuple[int, ...]:
         return states, states, units
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         sizes = [len(block) for block in torch.arange(self.count).tensor_split(self.blocks)]
         nn.init.constant_(self.log_decay, math.log(0.5))
         self.frequency.copy_(torch.cat([hippo_frequencies(size) for size in sizes]))

@@ -134,7 +134,7 @@ def unitary(weight: Tensor) -> Tensor:
 class FullURNN(URNN):
     """The URNN with an unrestricted unitary W (Wisdom, Powers, Hershey, Le Roux & Atlas 2016).
 
-    The paper keeps W unitary by an optimiser that steps along the Stiefel manifold. Here any optimiser will do: W =
+    The paper keeps W unitary by an optimizer that steps along the Stiefel manifold. Here any optimizer will do: W =
     exp(K + iS), with K antisymmetric and S symmetric, takes n^2 free numbers and reaches every unitary matrix
     (Lezcano-Casado & Martinez-Rubio 2019).
     """
@@ -156,7 +156,7 @@ class SoftOrthogonalRNN(RNN):
     """h_t = phi(W x_t + U S V^T h_{t-1} + b), U and V orthogonal, S diagonal within 1 - margin and 1 + margin.
 
     Vorontsov, Trabelsi, Kadoury & Pal 2017, with S = 1 + 2 margin (sigmoid(p) - 1/2). The paper keeps U and V orthogonal by
-    Cayley steps of the optimiser. Here both are exponentials, so U, V and S together take n^2 numbers, as many as a free
+    Cayley steps of the optimizer. Here both are exponentials, so U, V and S together take n^2 numbers, as many as a free
     matrix: the 18k of "Gating revisited", Table 1. The paper's alternative, a penalty on W^T W - I, belongs to a loss.
     """
 
@@ -189,7 +189,7 @@ class ExpRNN(Cell):
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         return (modrelu(self.rotation(state[0], x[0]), self.threshold, parts=1),)
 
-    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.threshold, -0.01, 0.01, generator=generator)
         nn.init.zeros_(self.rotation.weight)
         blocks = self.rotation.weight.diagonal(1, -2, -1)[..., ::2]

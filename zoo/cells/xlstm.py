@@ -64,7 +64,7 @@ class MLSTM(MatrixRecurrence):
     """C_t = f C_{t-1} + i v_t k_t^T, n_t = f n_{t-1} + i k_t, h_t = o * C_t q_t / max(|n_t^T q_t|, 1).
 
     Beck et al. 2024, eq. 19-27. q, k sqrt(d) and v are W x, with d keys a head, so k's bias is divided by sqrt(d) too; i =
-    exp(W x) and f = sigmoid or exp (`forget`) of W x are one number a head, o = sigmoid(W x). C and n are scaled by exp(-m),
+    exp(W x) and f = sigmoid or exp (`forget`) of W x are one number per head, o = sigmoid(W x). C and n are scaled by exp(-m),
     m_t = max(log f + m_{t-1}, log i); n is one more column of the state C, whose value is always 1. The authors' code reads i
     and f from q, k and v, has f = sigmoid alone, and starts with forget biases from 3 to 6.
     """

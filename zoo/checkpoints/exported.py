@@ -34,7 +34,7 @@ class Row(Spec):
     """Largest absolute difference between torch's own logits in float32 and in float64, where `difference` exceeds BOUND. No
     file in float32 can be expected to come nearer to torch than torch comes to the exact values."""
     different: int
-    """Number of predictions (one per example or per time step) whose largest logit is another one than in torch."""
+    """Number of predictions (one per example or per time step) whose largest logit differs from torch's."""
     metric: Metric
     value: float
     step_us: float | None = None

@@ -49,7 +49,7 @@ class Evaluation(Spec):
 
 
 class RuntimeEvaluation(Evaluation):
-    """An Evaluation of the same weights in another runtime than torch, or rounded to 8 bits."""
+    """An Evaluation of the same weights in a runtime other than torch, or rounded to 8 bits."""
 
     runtime: Text
     """A format of zoo.exports, run in its own runtime; "torch" for the network itself."""

@@ -80,8 +80,8 @@ def stream_text(
     tokenizer = cast(StreamTokenizer, network.tokenizer)
     if unknown := tokenizer.unknown(prompt):
         raise RequestError(
-            f"{network.config.name} has never read {', '.join(map(repr, unknown))}, which its vocabulary lacks. Change the "
-            "prompt."
+            f"{', '.join(map(repr, unknown))} {'is' if len(unknown) == 1 else 'are'} not in the vocabulary of {network.config.name}. "
+            "Change the prompt."
         )
     tokens, _ = tokenizer(prompt or SILENCE)
     generator = torch.Generator().manual_seed(seed)

@@ -107,7 +107,7 @@ def verify_generated(dataset: Dataset, name: str, numbers: NDArray[Any]) -> dict
     digest = hashlib.sha256(numbers.tobytes()).hexdigest()
     if not is_locked(dataset, name, digest):
         raise DataError(
-            f"{dataset.title}, {name}: numpy generated other numbers than the locked ones (sha256 differs). After a change "
+            f"{dataset.title}, {name}: the numbers that numpy generated do not match the locked sha256. After a change "
             "of the generating code, lock the new numbers: rnnzoo release DATASET"
         )
     return {name: digest}

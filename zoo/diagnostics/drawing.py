@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -64,8 +65,10 @@ def draw(results: TitledResults, plot: str, path: Path) -> None:
 
 
 def digest(results: TitledResults) -> str:
-    """Return a digest, 16 hexadecimal digits, of the titles and results that a picture shows."""
-    text = "\n".join(f"{title}: {json.dumps(result.to_json(), sort_keys=True)}" for title, result in results)
+    """Return a digest, 16 hexadecimal digits, of what a picture shows: the titles, settings and arrays, without the lines."""
+    text = "\n".join(
+        f"{title}: {json.dumps(replace(result, lines=()).to_json(), sort_keys=True)}" for title, result in results
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

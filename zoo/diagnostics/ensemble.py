@@ -88,7 +88,7 @@ def draw(config: Config, runs: int, steps: int, generator: torch.Generator, dtyp
 
     Weights are orthogonal, each gate's matrix drawn independently; biases and states are zero; inputs come from
     `random_inputs`. Exceptions: recurrent weights for which the cell's row in CELLS has an `init`, and parameters outside
-    linear maps, which `Cell.set_start_values` sets. Raises the errors of `layers_of`.
+    linear maps, which `Cell.set_initial_values` sets. Raises the errors of `layers_of`.
     """
     nodes = layers_of(config)
     weights = [_draw_weights(node, _initialisers(config), runs, steps, generator, dtype) for node in nodes]
@@ -105,12 +105,12 @@ def _initialisers(config: Config) -> dict[str, str]:
     return Init(input="orthogonal").resolved(config.architecture.cell)
 
 
-def start_values(config: Config) -> str:
+def initial_values(config: Config) -> str:
     """Return a description of the initial values that `draw` gives the parameters."""
     roles = _initialisers(config)
     same = len(set(roles.values())) == 1
     names = roles["input"] if same else ", ".join(f"{role} {name}" for role, name in roles.items())
-    sets_parameters = cell_class(config.architecture.cell).set_start_values is not Cell.set_start_values
+    sets_parameters = cell_class(config.architecture.cell).set_initial_values is not Cell.set_initial_values
     return f"{names}, biases zero" + (", and the cell's own" if sets_parameters else "")
 
 

@@ -1,7 +1,7 @@
 """How one step scales a gradient: singular values of a cell's Jacobians, and eigenvalues of its recurrent matrices.
 
 The Jacobians are those of "Gating revisited", sections 3.1 and 4. The eigenvalues have two
-sources: Pascanu, Mikolov & Bengio 2013 as "Recurrent neural networks (RNNs): for steering through time" retells it (section
+sources: Pascanu, Mikolov & Bengio 2013 as "Recurrent neural networks (RNNs): for steering through time" describes it (section
 3.1, eq. 17 and 18), and Yoon's lecture "Recurrent neural nets (part 2)", 2019, on h_t = W^T h_{t-1}.
 """
 
@@ -23,10 +23,10 @@ from ..networks.layer import Direction
 from ..networks.recurrent import RecurrentNetwork
 from ..registry.schema import Config
 from .base import Array, Axis, Result
-from .ensemble import Node, Weights, draw, start_values
+from .ensemble import Node, Weights, draw, initial_values
 from .subject import Inputs, Lengths, describe, layer_inputs, requires_recurrent, unroll, without_task
 
-GAMMA = {"tanh or ReLU": 1.0, "sigmoid": 0.25}
+GAMMA = {"tanh": 1.0, "ReLU": 1.0, "sigmoid": 0.25}
 """Upper bounds of the derivatives of activation functions."""
 
 
@@ -46,7 +46,7 @@ def jacobian(config: Config, *, seed: int = 0) -> Result:
     for node, weights in zip(ensemble.nodes, ensemble.weights, strict=True):
         zeros, only_run = tuple(s[0] for s in ensemble.zero_state(node)), {name: w[0] for name, w in weights.items()}
         layers.append(_singular_values(node, only_run, torch.zeros_like(ensemble.x[0, :1]), zeros))
-    setting = {"of": describe(config), "at": "x = h = 0", "weights": start_values(config), "seed": seed}
+    setting = {"of": describe(config), "at": "x = h = 0", "weights": initial_values(config), "seed": seed}
     return _result(setting, layers)
 
 
@@ -170,10 +170,13 @@ def _verdict(norm: float, linear: bool) -> str:
     linear: True if the state passes through no activation function.
     """
     if linear:
-        return "errors vanish for sure through it alone" if norm < 1 - 1e-6 else "no bound says that errors vanish"
-    functions = " and ".join(text for text, gamma in GAMMA.items() if norm < 1 / gamma - 1e-6)
+        return "errors must vanish through the matrix alone" if norm < 1 - 1e-6 else "no bound says that errors vanish"
+    *others, last = [name for name, gamma in GAMMA.items() if norm < 1 / gamma - 1e-6] or [""]
+    functions = f"{', '.join(others)} or {last}" if others else last
     return (
-        f"errors vanish for sure through it alone and {functions}" if functions else "no bound says that errors vanish"
+        f"errors must vanish through the matrix and {functions} alone"
+        if functions
+        else "no bound says that errors vanish"
     )
 
 

@@ -18,7 +18,7 @@ from ..cells.projections import Dense
 from ..errors import RequestError
 from ..registry.schema import Config
 from .base import Array, Axis, Result
-from .ensemble import Ensemble, Node, Weights, draw, layers_of, start_values
+from .ensemble import Ensemble, Node, Weights, draw, initial_values, layers_of
 from .subject import describe, without_task
 
 BYTES = 30_000_000
@@ -66,7 +66,7 @@ def lattice(
     corner = mean[:, -1, -1].clamp_min(tiny)
     axes = (Axis("loss", LOSSES), Axis.counted("layer", mean.shape[1]), Axis.counted("step", steps))
     setting = {
-        "of": f"{describe(config)}, untrained", "runs": runs, "steps": steps, "weights": start_values(config),
+        "of": f"{describe(config)}, untrained", "runs": runs, "steps": steps, "weights": initial_values(config),
         "input": "x_t = 0.5 x_{t-1} + 0.5 N(0, 1)", "parameters": "with biases" if biases else "without biases",
         "seed": seed,
     }  # fmt: skip
@@ -90,9 +90,9 @@ def summarise(arrays: Mapping[str, Array]) -> tuple[str, ...]:
         ratio, depth = (float(arrays[name].at(loss=loss).values) for name in ("ratio", "depth"))
         same_step = f" and {_times(depth)} at step {steps}" if layers > 1 else ""
         lines.append(
-            f"With the loss {text}, compared with layer {layers} at step {steps}, the gradient at layer 1 is "
-            f"{_times(ratio)} at step 1{same_step}. From one network to the next it varies by at most "
-            f"{100 * arrays['spread'].at(loss=loss).values.max():.0f} % of its mean (standard deviation)."
+            f"Loss {text}: relative to layer {layers} at step {steps}, the gradient norm at layer 1 is {_times(ratio)} at step "
+            f"1{same_step}. At every layer and step, the standard deviation over the networks is at most "
+            f"{100 * arrays['spread'].at(loss=loss).values.max():.0f} % of the mean."
         )
     return tuple(lines)
 

@@ -1,1 +1,1 @@
-"""Networks as torch modules: layers, stacks and heads, how they are built, loaded and counted; fast scans in kernels/."""
+"""Networks as torch modules: layers, stacks and heads, how they are built, loaded and counted; fused and linear scans in kernels/."""

@@ -31,7 +31,7 @@ def build(
     inputs: features of a time step, or the shape of an image, (channels, height, width). outputs: width of the head.
     device: where the network goes, "meta" included (default: a GPU that torch can use, else the CPU).
     dtype: of the parameters (default: float32).
-    seed: an integer from 0. The start values come from it alone, not from torch's global generator, and are the same on
+    seed: a non-negative integer. The initial values come from it alone, not from torch's global generator, and are the same on
     every device.
     allow_large: build networks of more than 200 million parameters too.
 

@@ -20,7 +20,7 @@ class Activation:
     apply: Callable[..., Tensor]
     """Maps (batch, units), followed by the parameters, (units,) each, to (batch, units)."""
     start: dict[str, float] = field(default_factory=dict)
-    """The start value of each parameter by its name, in the order in which `apply` takes them."""
+    """The initial value of each parameter by its name, in the order in which `apply` takes them."""
 
 
 def mpelu(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
@@ -62,8 +62,8 @@ class Hidden(nn.Module):
         self.activation = ACTIVATIONS[activation]
         self.shape = nn.ParameterDict({name: nn.Parameter(torch.empty(units)) for name in self.activation.start})
 
-    def set_start_values(self) -> None:
-        """Set the bias to zero and the activation's parameters to their start values; `initialise` sets the weight."""
+    def set_initial_values(self) -> None:
+        """Set the bias to zero and the activation's parameters to their initial values; `initialise` sets the weight."""
         if self.map.bias is not None:
             nn.init.zeros_(self.map.bias)
         for name, value in self.activation.start.items():

@@ -75,7 +75,7 @@ def deviation(network: ConfiguredModule, path: Path) -> tuple[float, float]:
         raise CheckpointError(f"{path}: its input does not fit the network ({first_line(error)}).") from error
     if output.shape != expected.shape:
         raise CheckpointError(
-            f"{path} is of another network: its outputs have shape {tuple(expected.shape)}, not {tuple(output.shape)}."
+            f"{path} belongs to a different network: its outputs have shape {tuple(expected.shape)}, not {tuple(output.shape)}."
         )
     relative = (output - expected).abs().max() / expected.abs().max().clamp(min=1.0)
     return float(relative), float(tensors["tolerance"][0])

@@ -1,4 +1,4 @@
-"""Start values of all parameters, drawn from one generator in the order of the modules.
+"""Snitial values of all parameters, drawn from one generator in the order of the modules.
 
 The functions for one direction also fill parameters with leading dimensions, which hold the values of many networks that an
 analysis draws at once.
@@ -49,7 +49,7 @@ def initialise(network: Network, generator: torch.Generator) -> None:
                     _initialise_block(layer.block, generator)
     for depth, hidden in enumerate(network.hidden if isinstance(network, FeedForward) else ()):
         fill(hidden.map.weight, spec.init.resolved(spec.cell, depth)["input"], spec.units, generator)
-        hidden.set_start_values()
+        hidden.set_initial_values()
     if network.embedding is not None:
         nn.init.normal_(network.embedding.weight, generator=generator)[0] = 0.0
     for convolution in network.neck.convolutions:
@@ -98,7 +98,7 @@ def initialise_direction(
         bound = 1 / math.sqrt(len(direction.convolution.weight))
         nn.init.uniform_(direction.convolution.weight, -bound, bound, generator=generator)
         nn.init.zeros_(direction.convolution.bias)
-    direction.cell.set_start_values(generator, steps)
+    direction.cell.set_initial_values(generator, steps)
 
 
 def fill(

@@ -27,7 +27,7 @@ AUTOCAST = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class ConvolutionalHead(nn.Module):
-    """Maps an image of states to a vector: convolutions with rectifiers, "a shallow CNN" (Turkoglu et al. 2019, C.3), then
+    """Maps an image of states to a vector: convolutions with ReLU, "a shallow CNN" (Turkoglu et al. 2019, C.3), then
     the mean over the image. Without a specification it takes the mean only."""
 
     convolutions: Sequence[nn.Conv2d]
@@ -215,7 +215,7 @@ def check_batch(batch: object) -> None:
 def valid_lengths(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int) -> Tensor | None:
     """Return `lengths`, (batch, *parts), as torch.int64 on the device of x, (batch, time, ...); None if they are invalid.
 
-    Valid lengths are integers from 1 on, and those of one sequence add up to at most `time`. parts: (2,) if every sequence has
+    Valid lengths are positive integers, and those of one sequence add up to at most `time`. parts: (2,) if every sequence has
     two lengths, of a story and a question; else nothing.
     """
     try:

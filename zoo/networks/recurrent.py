@@ -156,7 +156,7 @@ class RecurrentNetwork(SequenceNetwork):
         """Return zero states for `batch` sequences: a tuple of (batch, units, ...) tensors per layer.
 
         If the readout is "mean", a pair of the sum of outputs, (batch, width, ...), and the number of steps, (batch,),
-        follows. Raises RequestError unless `batch` is a number from 1.
+        follows. Raises RequestError unless `batch` is a positive integer.
         """
         check_batch(batch)
         embedded = () if self.embedding is None else (self.embedding.embedding_dim,)

@@ -43,7 +43,7 @@ class ScanSettings:
             raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'fused'.")
         for name, steps in (("tbptt_steps", self.tbptt_steps), ("checkpoint_every", self.checkpoint_every)):
             if steps is not None and (isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 1):
-                raise RequestError(f"{name} is {steps!r}; it can be None or a number of steps from 1.")
+                raise RequestError(f"{name} is {steps!r}; it can be None or a positive integer.")
 
 
 def output_width(spec: Architecture) -> int:
@@ -147,7 +147,9 @@ class Stack:
             if (result := scan(x, state, lengths, last_only)) is not None:
                 return result
         if backend == "fused":
-            raise RequestError(f"No fused scan can run {self.config.name} here. Set backend to 'auto' or 'plain'.")
+            raise RequestError(
+                f"No fused or linear scan can run {self.config.name} here. Set backend to 'auto' or 'plain'."
+            )
         return self.scan_layers(x, state, lengths, Direction.scan, dt=dt)
 
     @property
@@ -237,8 +239,8 @@ class SequenceNetwork(Network):
     """
 
     layers: Sequence[Layer]
-    backend: str = _setting("backend", "The scan: \"plain\" is the reference; \"fused\" is the fastest of zoo.networks.kernels "
-        "that can run, or an error if none can; \"auto\" is \"fused\" or else \"plain\". They agree to rounding.")  # fmt: skip
+    backend: str = _setting("backend", "The scan: \"plain\" is the reference; \"fused\" is a fused or linear scan (zoo.networks.kernels), or "
+        "an error if none can run; \"auto\" is \"fused\" or else \"plain\". They agree to rounding.")  # fmt: skip
     tbptt_steps: int | None = _setting(
         "tbptt_steps", "Cut gradients through time every this many steps (truncated backpropagation through time)."
     )

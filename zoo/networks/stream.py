@@ -62,7 +62,7 @@ class Stream:
         )
 
     def initial_state(self, batch: int = 1) -> Tensor:
-        """Return zero states for `batch` streams, (rows, batch, units). Raises RequestError unless it is a number from 1."""
+        """Return zero states for `batch` streams, (rows, batch, units). Raises RequestError unless it is a positive integer."""
         check_batch(batch)
         rows = self.compiled.rows + self.mean_rows
         return torch.zeros(rows, batch, self.compiled.units, device="cpu", dtype=torch.float32)

@@ -23,7 +23,7 @@ FOLDER = ("docs", "diagnostics")
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a paper that we computed again."""
+    """A figure of a paper that we reproduced."""
 
     paper: str
     name: str
@@ -100,7 +100,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "rin", "fig4", "Fig. 4: average estimation error on MNIST", "rin-mnist",
         "128 test images by rows, 28 steps; the paper has 784 steps of one pixel and 200 units. No IRNN was trained on rows, so "
-        "a plain RNN takes its place beside LSTM and RIN.", "curves",
+        "a plain RNN takes its place next to LSTM and RIN.", "curves",
         (Claim("all networks keep the level of activation on an average: eq. 3 is close to 0",
                claims.close_to_zero, ("previous",)),
          Claim("the variance grows significantly at the last steps in RIN", claims.late_variance)),
@@ -137,7 +137,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "chen", "dependency", "Sections 4.2 and 4.4: the long-term dependency test", "chen-dependency",
         "The picture shows networks trained on whole comments and tested on comments with one end replaced by \"the\", which the "
-        "thesis does not do. It trains on altered comments, as the networks of the table were; [more of these](../measured.md).", "curves",
+        "thesis does not do. The thesis trains on altered comments, as the networks of the table were; [more of these](../measured.md).", "curves",
         (Claim("the RNN does worse where the last 20 words are replaced (section 4.2.1, on training figures)",
                claims.better, (["rnn-1x50-toxic-parts-long"], ["rnn-1x50-toxic-parts-late"])),
          Claim("LSTM and GRU do better than the RNN where the last 30 % is replaced (section 4.4.1)",
@@ -176,21 +176,21 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "pascanu", "powers", "Section 2.1: products of equal matrices", "pascanu-eigenvalues",
         "128 units, 64 random starts, and one Gaussian matrix scaled up and down, whose norm is about twice its spectral radius; "
-        "the trained network is rnn-1x128-mnist-rows. Retold by Nguyen, \"Recurrent neural networks: for steering through "
+        "the trained network is rnn-1x128-mnist-rows. Also described by Nguyen, \"Recurrent neural networks: for steering through "
         "time\" (section 3.1), and, for the linear network h_t = W^T h_(t-1), in Yoon's lectures on deep learning (Seoul National "
         "University, 2019, part 10). Both speak of the largest eigenvalue; the lectures also of the largest singular value, to "
         "which the bounds apply.", "curves",
         (Claim("a largest eigenvalue below 1: errors vanish in the long run", matrix_claims.grows, ("radius 0.9", False)),
          Claim("above 1: they can explode", matrix_claims.grows, ("radius 1.1", True)),
-         Claim("a norm below 1 / gamma, which is 1 for tanh and 4 for the sigmoid: they vanish for sure", matrix_claims.bounded)),
+         Claim("a norm below 1 / gamma, which is 1 for tanh and 4 for the sigmoid: they must vanish", matrix_claims.bounded)),
         arrays=("powers",),
     ),
     Figure(
         "lru", "powers", "Sections 3.3 and 3.4: what is left of an error after up to 784 steps", "lru-eigenvalues",
-        "A linear recurrence h_t = a_t h_(t-1) + b_t multiplies an error by a_t alone, number by number: no matrix mixes the "
+        "A linear recurrence h_t = a_t h_(t-1) + b_t multiplies an error by a_t alone, elementwise: no matrix mixes the "
         "numbers and no slope of a tanh shrinks them, so its eigenvalues say all there is to say about length. The picture "
-        "has layers of 128 units at their start, where the LRU's ring is from 0.9 to 0.999 or, \"near 1\", from 0.995 to "
-        "0.99995, and the trained networks of pixel-by-pixel MNIST, one line a layer. Gated cells, whose a depends on the "
+        "has layers of 128 units at initialisation, where the LRU's ring is from 0.9 to 0.999 or, \"near 1\", from 0.995 to "
+        "0.99995, and the trained networks of pixel-by-pixel MNIST, one line per layer. Gated cells, whose a depends on the "
         "input, are shown at x = 0. A minGRU without gate biases would forget at once, at a = 0.5; its trained network "
         "started with biases for lengths of up to 784 steps.", "curves",
         (Claim("the parametrization keeps all eigenvalues within the unit circle: errors cannot explode (section 3.3)",
@@ -202,7 +202,7 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "lru", "lattice", "Depth and length: mean gradient magnitude of 8 layers and 50 steps", "lru-lattice",
-        "8 layers of 32 units, untrained, with each cell's usual start, random input, and no residual connections. Being linear "
+        "8 layers of 32 units, untrained, with each cell's usual initial values, random input, and no residual connections. Being linear "
         "is not enough: a minGRU starts with a = 0.5 and forgets fastest of all. With a near 1, as the LRU and the RG-LRU "
         "start, the error of the last output reaches the first step. The RG-LRU pays with depth: each layer lets only "
         "sqrt(1 - a^2) of the present input in, so that the last steps hardly reach the lower layers, which a block's "
@@ -213,23 +213,23 @@ FIGURES: tuple[Figure, ...] = (
         "32 test images of 784 steps (Hu et al. 2018, eq. 1 and 3). h_t - h_T shows how far a state is from the last one: where "
         "its variance falls from the first step to the last, the network has gathered what it reads all along; where it falls "
         "in the last steps only, what it read before is no longer in the state. The plain RNN was trained, but its weights are "
-        "not published, so it is shown at its start.", "curves", (),
+        "not published, so it is shown at initialisation.", "curves", (),
         parts=("rnn-1x128, untrained", "lstm-1x128-smnist", "blocklru-1x196-smnist"), arrays=("variance",),
     ),
     Figure(
         "lru", "aee-gru", "The same of a GRU", "lru-aee",
-        "The top layer comes to its last state slowly, from about step 300 on.", "curves", (),
+        "The top layer approaches its final state slowly, from about step 300 on.", "curves", (),
         parts=("gru-4x128-smnist",), arrays=("variance",),
     ),
     Figure(
         "lru", "aee-mingru", "The same of a minGRU", "lru-aee",
-        "No tanh bounds its states. As in the GRU, the top layer comes to its last state slowly, and the lower layers follow "
+        "No tanh bounds its states. As in the GRU, the top layer approaches its final state slowly, and the lower layers follow "
         "the rows of the image.", "curves", (),
         parts=("mingru-4x128-smnist",), arrays=("variance",),
     ),
     Figure(
         "lru", "aee-griffin", "The same of the RG-LRU in Griffin's blocks", "lru-aee",
-        "Nothing bounds this layer's output, so the scale is another one. The first layer follows the strokes of the digit, "
+        "Nothing bounds this layer's output, so its scale is different. The first layer follows the strokes of the digit, "
         "one peak for each row of the image; the second one changes little.", "curves", (),
         parts=("blockrg-lru-2x64-smnist",), arrays=("variance",),
     ),
@@ -274,8 +274,8 @@ def papers() -> list[str]:
 def _page(key: str) -> str:
     paper = load_registry().papers[key]
     parts = [
-        f"# Why it does or does not train: {paper.citation}",
-        f'The analyses of "{paper.title}", computed again. The numbers are in the JSON files beside this page, written by '
+        f"# Why networks do or do not train: {paper.citation}",
+        f'The analyses of "{paper.title}", reproduced. The numbers are in the JSON files next to this page, written by '
         "`python -m zoo.publishing.studies --runs DIR`, where DIR has the runs of models without published weights. Pictures and "
         "verdicts are generated from them. Each trained network in a picture comes from one run. To analyse other networks: `rnnzoo inspect "
         "NAME --analysis ...` ([all analyses](README.md)).",

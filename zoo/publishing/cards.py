@@ -218,7 +218,7 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
         ("layer norm", "yes" if spec.layer_norm else ""),
         ("block", spec.block.text if spec.block else ""),
         ("parameters", f"{count.parameters:,}"),
-        ("multiply-adds", f"{count.multiply_adds:,} {'an example' if task.readout == 'none' else 'a sequence'}"),
+        ("multiply-adds", f"{count.multiply_adds:,} per {'example' if task.readout == 'none' else 'sequence'}"),
         ("initialisation", spec.init.text(spec.cell)),
     ]
     return [(key, value) for key, value in rows if value]
@@ -229,7 +229,7 @@ def _embedding_text(spec: Embedding | None) -> str:
         return ""
     start = f"from {spec.pretrained}" if spec.pretrained else "initialised at random"
     kind = "trained" if spec.trainable else "frozen, not counted as parameters"
-    return f"{spec.size} values a token, {start}, {kind}"
+    return f"{spec.size} values per token, {start}, {kind}"
 
 
 def _figures(entry: Entry, recorded: Results) -> str:
@@ -306,11 +306,15 @@ def _training_limits(entry: Entry, recorded: Results) -> list[str]:
     if not (recorded.other_seeds or recorded.diverged_seeds):
         lines.append(f"One training run, with seed {training.recipe.seed}: the variation over seeds was not measured.")
     failed = {"collapsed": recorded.collapsed_seeds, "diverged": recorded.diverged_seeds}
-    lines += [f"Of the other runs, that with seed {seed} {word}." for word, seeds in failed.items() for seed in seeds]
+    for word, seeds in failed.items():
+        if seeds:
+            *others, last = map(str, seeds)
+            numbers = f"seeds {', '.join(others)} and {last}" if others else f"seed {last}"
+            lines.append(f"The run{'s' * bool(others)} with {numbers} {word}.")
     if not ended:
         lines.append("Training was stopped before its schedule ended.")
     done = "Trained" if recorded.unmeasurable else "Trained and measured"
-    lines.append(f"{done} on one dataset only: {dataset.title} (license: {dataset.license}).")
+    lines.append(f"{done} on one dataset only: {dataset.title} (licence: {dataset.license}).")
     if recorded.unmeasurable:
         lines.append("The run diverged before there were weights to measure.")
     elif entry.weights is None:
@@ -324,5 +328,5 @@ def _training_limits(entry: Entry, recorded: Results) -> list[str]:
 
 def _sources(entry: Entry) -> str:
     lines = [f"- {p.authors}. {p.title}. {p.year}. {p.link}".rstrip() for p in entry.papers.values()]
-    lines.append(f"- Data: {entry.dataset.title}. {entry.dataset.citation}. License {entry.dataset.license}.")
+    lines.append(f"- Data: {entry.dataset.title}. {entry.dataset.citation}. Licence {entry.dataset.license}.")
     return "\n".join(lines)

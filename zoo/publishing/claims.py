@@ -173,7 +173,7 @@ def learnt(results: Results, name: str, chance: float, check: Callable[..., Verd
         return f"{text}; whether the network has learnt was not measured", None
     if evaluation.value < 0.9 * chance:
         return text, agrees
-    error = f"mean squared error {evaluation.value:.3g}, of a constant answer {chance:.3g}"
+    error = f"mean squared error {evaluation.value:.3g}, of a constant prediction {chance:.3g}"
     return f"{text}; but the network has not learnt: {error}", None
 
 

@@ -63,7 +63,7 @@ class Row:
     recipe_paper: str | None = None
     """Key of the paper that `paper_epochs` comes from."""
     converged: bool = False
-    """True if training ended because the validation loss no longer fell."""
+    """True if the validation loss no longer fell, for as many epochs as the recipe's patience."""
     collapsed: int = 0
     """Number of measured runs that were stopped because the network stayed at the level of chance."""
     diverged_runs: int = 0
@@ -155,11 +155,12 @@ class Row:
         other = self.recipe_paper if self.paper and self.recipe_paper != self.paper else None
         author = registry.load_registry().papers[other].citation if other else "paper"
         paper = f" ({author}: {self.paper_epochs})" if self.paper_epochs not in (None, self.epochs) else ""
-        ends = {"diverged": self.diverged, "collapsed": self.collapsed and self.runs == 1, "converged": self.converged}
+        ends = {"diverged": self.diverged, "collapsed": self.collapsed and self.runs == 1}
         end = next((f"; {word}" for word, ended in ends.items() if ended), "")
+        stopped = "stopped early after " if self.converged and not end and self.epochs_done != self.epochs else ""
         # of several runs, some of which collapsed, the first may have ended early and others not
         done = "up to" if self.mixed and self.epochs_done != self.epochs else f"{self.epochs_done} of"
-        return self.recipe and f"{self.recipe}, {done} {counted(self.epochs or 0, 'epoch')}{paper}{end}"
+        return self.recipe and f"{self.recipe}, {stopped}{done} {counted(self.epochs or 0, 'epoch')}{paper}{end}"
 
 
 def rows(

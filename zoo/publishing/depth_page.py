@@ -33,7 +33,7 @@ def page() -> str:
             "# Depth and seeds",
             f"{runs} training runs of networks of {grid.units[0]} units on MNIST's images of 14 x 14 pixels in a fixed random "
             "order (`pmnist-196`): means and standard deviations of the test accuracy over the seeds. Turkoglu et al. 2019 "
-            f"have 128 units, all 784 pixels and 100 epochs: [their figures beside ours](star.md). {recipe.deviation} "
+            f"have 128 units, all 784 pixels and 100 epochs: [their figures next to ours](star.md). {recipe.deviation} "
             f"{grid.notes}",
             "![accuracy against depth](depth.svg)",
             markdown(("layers", *depths), table),

@@ -23,7 +23,16 @@ def section() -> str | None:
     measured = rows.read()
     if not measured:
         return None
-    header = ("model", "format", "bytes", "µs a step", "ms a sequence", "difference", "other answers", "measured")
+    header = (
+        "model",
+        "format",
+        "bytes",
+        "µs per step",
+        "ms per sequence",
+        "difference",
+        "changed predictions",
+        "measured",
+    )
     timed = [row for row in measured if row.quantize or row.sequence_ms is not None]
     parts = [markdown(header, [_cells(row) for row in timed]), _machines(timed)]
     if (steps := measurements("export_steps")) is not None:
@@ -60,7 +69,7 @@ def _steps(data: dict[str, Any]) -> list[str]:
         "`benchmarks/star_step.c`, compiled with the same flags (`-O3 -march=native`) and its logits compared with the "
         "network's; `-ffast-math` lets gcc compute several exponentials at once, as the exported header does by itself."
     )
-    return [text, markdown(("one step of", "µs a step", "ms of 784 steps", "bytes", "compiled"), table)]
+    return [text, markdown(("one step of", "µs per step", "ms of 784 steps", "bytes", "compiled"), table)]
 
 
 def _equality(measured: Sequence[rows.Row]) -> list[str]:
@@ -73,7 +82,7 @@ def _equality(measured: Sequence[rows.Row]) -> list[str]:
     ]
     text = (
         "The largest difference of a logit from torch's in float32, on the whole test set or, for slow runtimes, on as many of its "
-        "first examples as the cell says. Every answer and every figure is torch's, unless the cell says how many answers differ. "
+        "first examples as the cell says. All predictions and results equal torch's, unless the cell says how many predictions differ. "
         "`-`: the format cannot hold the model; empty: not measured."
     )
     return [text, *_rounding(measured), markdown(("model", "examples", "measured", *formats), table)]
@@ -105,7 +114,7 @@ def _test_set(name: str) -> tuple[str, str]:
 def _difference(name: str, format: str, measured: Measured) -> str:
     """Return the largest difference between the logits of an exported float32 model and torch's, as text.
 
-    name: of the model. If some answers differ, the text has their number; if the file was compared on a part of the test set, it
+    name: of the model. If some predictions differ, the text has their number; if the file was compared on a part of the test set, it
     has the number of examples. It is "" for a file that was not measured, and "-" if the format cannot hold the model.
     """
     row = measured.get((name, format))

@@ -1,4 +1,4 @@
-"""Figures that papers report for networks outside the registry, beside our figures. Does not import torch."""
+"""Figures that papers report for networks outside the registry, next to our figures. Does not import torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

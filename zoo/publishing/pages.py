@@ -68,11 +68,11 @@ def comparison_page(key: str, rows: Sequence[Row], claims: str = "", analysed: b
     parts = [
         f"# {paper.title}",
         f"{paper.authors}. {paper.year}. {paper.link}".rstrip(),
-        f"The paper's figures beside ours: results for {_extent(rows)} models, in one training run each, or in as many as a "
-        "row says. We measure the weights of the epoch with the lowest validation loss, which may be an early epoch. The difference "
-        f"is our figure minus the paper's, in percentage points for accuracies. {_departure(rows)}"
-        f"A model's card lists every departure from the paper. `rnnzoo compare --paper {key}` prints these rows.",
-        *([f"[The paper's analyses, computed again](diagnostics/{key}.md)."] if analysed else []),
+        f"The paper's results next to ours, for {_extent(rows)} models. Each is from one training run unless its row lists several "
+        "seeds. We measure the weights of the epoch with the lowest validation loss, which may be an early epoch. The difference "
+        f"is our figure minus the paper's, in percentage points for accuracies. {_short_runs(rows)}"
+        f"A model's card lists every difference from the paper's training. `rnnzoo compare --paper {key}` prints these rows.",
+        *([f"[The paper's analyses, reproduced](diagnostics/{key}.md)."] if analysed else []),
         *([f"![{rows[0].unit.title} against depth]({key}.svg)"] if measured else []),
         *filter(None, [claims]),
     ]
@@ -92,7 +92,7 @@ def comparison_page(key: str, rows: Sequence[Row], claims: str = "", analysed: b
     return "\n\n".join(parts) + "\n"
 
 
-def _departure(rows: Sequence[Row]) -> str:
+def _short_runs(rows: Sequence[Row]) -> str:
     """Return a sentence about how many of the measured figures come from short runs, with a space; "" if there are none."""
     short, measured = len(shorter(rows)), sum(row.measured is not None for row in rows)
     share = f"All {measured}" if short == measured else f"{short} of the {measured}"
@@ -138,7 +138,8 @@ def measured_page(rows: Sequence[Row]) -> str:
         parts.append("![figures against depth](measured.svg)")
     for section in _sections(rows):
         depths = sorted({r.layers for r in section})
-        parts += [_heading(section), _by_depth(section, depths) if len(depths) > 1 else _listed(section)]
+        listed = len(depths) == 1
+        parts += [_heading(section, listed), _listed(section) if listed else _by_depth(section, depths)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -160,13 +161,15 @@ def _recipes(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(row.training_text or "-" for row in rows))
 
 
-def _heading(rows: Sequence[Row]) -> str:
+def _heading(rows: Sequence[Row], listed: bool) -> str:
+    """Return the heading and the first lines of a section. listed: True if its table names the recipes, if there are several."""
     row, recipes, stand_in = rows[0], _recipes(rows), ""
     if row.stand_in:
         stand_in = f" The data stand in for {row.stand_in}, so figures on the two are not comparable."
+    recipe = "" if listed and len(recipes) > 1 else f"; recipe {' or '.join(recipes)}"
     return (
         f"## {capitalised(row.task_title)} (`{row.task}`), {row.units} units\n\n"
-        f"{capitalised(row.unit.title)} on {row.n:,} examples; recipe {' or '.join(recipes)}.{stand_in}"
+        f"{capitalised(row.unit.title)} on {row.n:,} examples{recipe}.{stand_in}"
     )
 
 

@@ -184,7 +184,7 @@ def _caption(rows: Sequence[Row]) -> str:
     else:
         caption += "None of these models is measured."
     if stand_ins := dict.fromkeys(f"{r.task} on a stand-in for {r.stand_in}" for r in done if r.stand_in):
-        caption += f" Measured on other data than reported: {', '.join(stand_ins)}."
+        caption += f" Measured on data that differ from the paper's: {', '.join(stand_ins)}."
     return caption
 
 

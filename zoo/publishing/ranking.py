@@ -24,8 +24,8 @@ def page() -> str:
     protocol = paths.path(*PROTOCOL).read_text(encoding="utf-8")
     parts = [
         "# One protocol for every cell",
-        "Networks of one layer and equally many parameters, trained alike: the protocol below says what is equal. Each cell "
-        "starts as its paper says, with its default options except for those below. The learning rate is the best of three for the first seed, by "
+        "Networks of one layer with the same number of parameters, trained alike: the protocol below says what is equal. Each cell "
+        "is initialised as in its paper, with its default options except for those below. The learning rate is the best of three for the first seed, by "
         "the validation loss; the figure is the mean and the standard deviation of the test metric over the seeds. The "
         "budget is small, so the tables say which cells learn fast, not what they reach in the end. Cells whose state is a "
         "matrix are left out, and those that the protocol names. `rnnzoo leaderboard` prints these rows, and `python -m benchmarks.leaderboard --task TASK "
@@ -33,12 +33,12 @@ def page() -> str:
         "microseconds are CPU time.",
         f"```yaml\n{protocol}```",
     ]
-    header = ("#", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs a step")
+    header = ("#", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs per step")
     ranked = {task: list(group) for task, group in groupby(leaderboard.read(), key=lambda row: row.task)}
     if (shared := over_tasks(ranked)) is not None:
         missing = [task for task in yaml.safe_load(protocol)["tasks"] if task not in ranked]
         gap = f" Not measured yet: {', '.join(f'`{task}`' for task in missing)}." if missing else ""
-        text = f"Places among the cells that were measured on every task that has rows; the tables below have all cells.{gap}"
+        text = f"Ranks among the cells measured on all tasks below.{gap}"
         parts += ["## Over the tasks", text, shared]
     for task, rows in ranked.items():
         table = [(str(place), *_cells(row)) for place, row in enumerate(rows, 1)]
@@ -53,7 +53,7 @@ def page() -> str:
 
 
 def over_tasks(ranked: Mapping[str, Sequence[leaderboard.Row]]) -> str | None:
-    """Return a table of the cells that every task has, by their mean place among them; None if there are under two tasks.
+    """Return a table of the cells that every task has, by their mean rank among them; None if there are under two tasks.
 
     ranked: the rows of each task, the best first.
     """
@@ -62,7 +62,7 @@ def over_tasks(ranked: Mapping[str, Sequence[leaderboard.Row]]) -> str | None:
     by_cell = {cell: [order.index(cell) + 1 for order in places.values()] for cell in shared}
     ordered = sorted(by_cell.items(), key=lambda item: (statistics.fmean(item[1]), item[0]))
     table = [(f"`{cell}`", f"{statistics.fmean(each):.1f}", *map(str, each)) for cell, each in ordered]
-    return markdown(("cell", "mean place", *(f"`{task}`" for task in places)), table) if table else None
+    return markdown(("cell", "mean rank", *(f"`{task}`" for task in places)), table) if table else None
 
 
 def _cells(row: leaderboard.Row) -> tuple[str, ...]:
@@ -86,11 +86,11 @@ def standing(cell: str) -> list[str]:
         other = rows.get(YARDSTICK)
         compared = f" ({YARDSTICK}: {_reached(other)})" if other is not None and cell != YARDSTICK else ""
         sentences.append(
-            f"It is number {place} of {len(rows)} cells with about {round(row.parameters, -3):,} parameters on "
+            f"Rank {place} of {len(rows)} cells with about {round(row.parameters, -3):,} parameters on "
             f"{load_registry().all_tasks[task].title}: {_reached(row)}{compared}."
         )
     return sentences
 
 
 def _reached(row: leaderboard.Row) -> str:
-    return row.text + ("" if row.step_us is None else f" and {significant(row.step_us)} µs a streamed step")
+    return row.text + ("" if row.step_us is None else f" and {significant(row.step_us)} µs per streamed step")

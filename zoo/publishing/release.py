@@ -146,7 +146,7 @@ def release_results(folder: Path) -> str:
     """Copy only the results of the run in `folder`, without weights, into cards/NAME, and return its model's NAME.
 
     This records the figure of a model whose weights are not published, and the figures of other seeds as `release` does.
-    Published weights of another seed stay, and the new figures are recorded beside theirs. A run that diverged in its first
+    Published weights of another seed stay, and the new figures are recorded next to theirs. A run that diverged in its first
     epoch has neither weights nor a figure: that it diverged, and when, is recorded. Raises CheckpointError if any other
     run has no weights or no evaluation of them, or if the run diverged and other seeds' runs did not; UnknownNameError if its
     model is not registered; and RequestError for an installed package or if there is nothing to add to the published weights.
@@ -157,7 +157,7 @@ def release_results(folder: Path) -> str:
         recorded = _with_other_seeds(folder, recorded)
     if recorded.unmeasurable and recorded.other_seeds:
         raise CheckpointError(
-            f"{folder} diverged, but runs of other seeds beside it were measured. Release the folder of one of them: this run is "
+            f"{folder} diverged, but runs of other seeds next to it were measured. Release the folder of one of them: this run is "
             "then recorded as one that diverged."
         )
     if entry.weights is not None and not (recorded.other_seeds or recorded.diverged_seeds):
@@ -209,14 +209,14 @@ def _results(folder: Path, with_weights: bool = False) -> results.Results:
         )
     if not recorded.training.produced(weights_sha256):
         raise CheckpointError(
-            f"{folder}: {results.FILE} describes other weights than those in {tensors.FILE}. If a training run was killed "
+            f"{folder}: {results.FILE} does not describe the weights in {tensors.FILE}. If a training run was killed "
             "in this folder, continue the run with rnnzoo train."
         )
     return recorded
 
 
 def _with_other_seeds(folder: Path, recorded: results.Results) -> results.Results:
-    """Return `recorded` with the other seeds' runs beside `folder`: their figures, and which of them collapsed or diverged."""
+    """Return `recorded` with the other seeds' runs next to `folder`: their figures, and which of them collapsed or diverged."""
 
     def settings(training: results.Training) -> dict[str, Any]:
         return {**training.recipe.settings, "seed": None, "model": training.model}

@@ -67,7 +67,7 @@ def linear_tables(data: dict[str, Any]) -> str:
     seconds = {row["contender"]: row["seconds"] for row in task}
     ours = [name for name in seconds if name.startswith("rnnzoo")]
     size = "{layers} x {units}".format(**task[0])
-    header = (size, "training step", *(f"beside {name}" for name in ours))
+    header = (size, "training step", *(f"relative to {name}" for name in ours))
     rows = [(n, f"{significant(s)} s", *(f"{s / seconds[name]:.1f}" for name in ours)) for n, s in seconds.items()]
     by_length = {(row["contender"], row["steps"]): row["seconds"] for row in data["rows"] if row["series"] == "length"}
     lengths = sorted({steps for _, steps in by_length})
@@ -88,7 +88,7 @@ def linear_tables(data: dict[str, Any]) -> str:
 
 
 def stream_table(data: dict[str, Any]) -> str:
-    """Return the table of `data`, the content of benchmarks/streams.json: microseconds a step, by pass (rows) and network."""
+    """Return the table of `data`, the content of benchmarks/streams.json: microseconds per step, by pass (rows) and network."""
     networks = list(dict.fromkeys(row["network"] for row in data["rows"]))
     seconds = {(row["pass"], row["network"]): row["seconds"] for row in data["rows"]}
     ours = "`"  # the names of our passes are code

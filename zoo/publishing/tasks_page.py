@@ -14,10 +14,9 @@ from .speed import measurements, provenance
 
 PAGE = ("docs", "tasks.md")
 STREAM = """`fsdd-stream` is one long recording: the 300 test recordings of `fsdd` in a random order, a pause of 0.5 to 1.5 s after each.
-`zoo.data.listening.Listener` answers a sound after a pause of so many frames of 10 ms, or says before what its answer will be if
-the sound ends there (*early*). A hit is a digit with the right final answer; any
-other final answer is a false alarm; an early answer is replaced if the sound goes on. Latency runs from the end of a digit, its last frame that is not quiet, to its answer: the
-time that the listener waits, and the processor time of one thread for the last 10 ms, measured beside other work. `benchmarks/stream.py` has every
+`zoo.data.listening.Listener` gives a final prediction after the given number of quiet 10 ms frames and, with *early*, a provisional one after fewer. A hit is a digit with the right final
+prediction; any other final prediction is a false alarm; a provisional one is replaced if the sound goes on. Latency runs from the end of a digit, its last frame that is not quiet, to its prediction: the
+time that the listener waits, and the processor time of one thread for the last 10 ms, measured while other jobs ran. `benchmarks/stream.py` has every
 definition."""
 
 
@@ -93,12 +92,12 @@ def _stream(data: dict[str, Any]) -> list[str]:
         if row["quiet_hours"]:
             hours.append((link, answers, *map(str, row["quiet_hours"].values())))
     header = (
-        "network", "answers", "hits", "false alarms an hour", "early answers replaced", "waited, median and 95 %", "latency, median and 95 %",
+        "network", "predictions", "hits", "false alarms per hour", "provisional ones replaced", "waited, median and 95 %", "latency, median and 95 %",
         "computed per 10 ms, median and 95 %",
     )  # fmt: skip
     quiet = (
         "network",
-        "answers",
+        "predictions",
         "noise of -76 dB",
         "noise of -58 dB",
         "noise of -76 dB and a knock every ten seconds",

@@ -15,6 +15,9 @@ def recipe_text(recipe: Recipe) -> str:
     clip = f", gradient norm clipped at {recipe.max_grad_norm:g}" if recipe.max_grad_norm else ""
     mixed = "" if recipe.precision == "no" else f", mixed precision ({recipe.precision})"
     later = f"; {_later_stages(recipe)}" if len(recipe.timeline) > 1 else ""
+    patience = (
+        f"; ends after {counted(recipe.patience, 'epoch')} without a lower validation loss" if recipe.patience else ""
+    )
     rule = recipe.collapse
     collapse = f"; ends after epoch {rule.epochs} if no validation loss is below {rule.loss:g}" if rule else ""
     optimizer = recipe.optimizer
@@ -24,7 +27,7 @@ def recipe_text(recipe: Recipe) -> str:
     recurrence = f", {optimizer.recurrence_factor:g} times that for recurrences" if optimizer.recurrence_factor else ""
     return (
         f"{optimizer.name}, {_rate(optimizer.lr, recipe.schedule)}{recurrence}{decay}, "
-        f"batch size {recipe.batch_size}, {counted(recipe.epochs, 'epoch')}{clip}{mixed}{_augmentation(recipe)}{later}{collapse}"
+        f"batch size {recipe.batch_size}, {counted(recipe.epochs, 'epoch')}{clip}{mixed}{_augmentation(recipe)}{later}{patience}{collapse}"
     )
 
 
@@ -69,12 +72,14 @@ def training_text(entry: Entry, results: Results) -> str:
     text = _run_text(training)
     name, base = base_recipe(entry, training)
     if base is not None and base.unspecified:
-        text += f" The paper does not specify {' and '.join(base.unspecified).replace('_', ' ')}."
-    if base is not None and (rows := _departures(base, training.recipe)):
+        text += (
+            f" The paper does not specify {' or '.join(f'the {each}' for each in base.unspecified).replace('_', ' ')}."
+        )
+    if base is not None and (rows := _differences(base, training.recipe)):
         whose, column = ("the paper's recipe,", "paper") if base.paper else ("the recipe", "recipe")
         deviation = entry.with_reasons(training.recipe).deviation
         reason = f" {deviation}" if deviation else ""
-        text += f"\n\nIt departs from {whose} `{name}`.{reason}\n\n{markdown(('', column, 'this checkpoint'), rows)}"
+        text += f"\n\nIt differs from {whose} `{name}`.{reason}\n\n{markdown(('', column, 'this checkpoint'), rows)}"
     return text
 
 
@@ -93,9 +98,9 @@ def _run_text(training: Training) -> str:
             f" The weights are those of epoch {best.epoch}, which had the lowest validation loss "
             f"({metric.with_loss(best.validation_loss, best.validation_metric)})."
             f"{' They are published rounded to float16.' if training.rounded_sha256 else ''}"
-            f" The first epoch, to compare with a run with `--stop-after 1`{threads}: "
-            f"training loss {metric.with_loss(first.train_loss, first.train_metric)}; "
-            f"validation loss {metric.with_loss(first.validation_loss, first.validation_metric)}."
+            f" To check a run with `--stop-after 1`{threads}: after the first epoch, "
+            f"the training loss was {metric.with_loss(first.train_loss, first.train_metric)}; "
+            f"the validation loss was {metric.with_loss(first.validation_loss, first.validation_metric)}."
         )
         if recipe.precision != "no":
             text += f" Training and validation ran in {recipe.precision}; the measured figures are in float32."
@@ -125,7 +130,7 @@ def _duration(training: Training) -> str:
     return f" in {seconds / scale:.{int(unit == 'h')}f} {unit}" if seconds >= 1 else ""
 
 
-def _departures(base: Recipe, actual: Recipe) -> list[tuple[str, str, str]]:
+def _differences(base: Recipe, actual: Recipe) -> list[tuple[str, str, str]]:
     """Return (setting, value in `base`, value in `actual`) for each setting in which the recipes differ."""
     theirs, ours = ({**_flatten(r.settings), "later stages": _later_stages(r) or None} for r in (base, actual))
     rows = []

@@ -29,7 +29,7 @@ class Entry:
     dataset: Dataset
     recipe: Recipe
     documented: Recipe | None
-    """The paper's recipe that `recipe` departs from; None if there is none."""
+    """The paper's recipe that `recipe` differs from; None if there is none."""
     papers: dict[str, Paper]
     weights: Weights | None
     """The pin of the model's published checkpoint; None if there is none."""

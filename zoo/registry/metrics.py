@@ -74,7 +74,7 @@ TARGETS: dict[Target, Measure] = {
     "class": Measure("accuracy", "accuracy", "cross-entropy in nats", lambda value: 1e-3, ".2f", 100.0, " %"),
     "token": Measure(
         "cross_entropy",
-        "cross-entropy a token",
+        "cross-entropy per token",
         "cross-entropy in nats",
         lambda value: 1e-3 * value,
         ".3f",
@@ -87,7 +87,7 @@ TARGETS: dict[Target, Measure] = {
     ),
     "binary": Measure(
         "nll",
-        "negative log-likelihood a step",
+        "negative log-likelihood per step",
         "cross-entropy in nats, summed over the outputs of a step",
         lambda value: 1e-3 * value,
         ".3f",

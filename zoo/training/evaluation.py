@@ -77,7 +77,7 @@ def evaluate(
     words, expected_words = (t.words if t else () for t in (network.tokenizer, source.tokenizer))
     if words != expected_words:
         raise RequestError(
-            f"{checkpoint.reference.text} has another vocabulary than its task, {config.task} ({len(words):,} and "
+            f"{checkpoint.reference.text} does not have the vocabulary of its task, {config.task} ({len(words):,} and "
             f"{len(expected_words):,} words, not all equal). Restore the vocabulary.txt that the network was trained with."
         )
     data = source.split(split)

@@ -147,7 +147,7 @@ class Updater:
         for x, y, lengths in batches:
             updater.update(x, y, lengths)
 
-    max_grad_norm: bound on the global gradient norm.
+    max_grad_norm: threshold at which the global gradient norm is clipped.
     gradient_flow_penalty: weight of the penalty of zoo.training.regularisers; None leaves it out.
     accelerator: an accelerate.Accelerator, for mixed precision or several processes.
     """

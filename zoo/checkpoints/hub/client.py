@@ -67,7 +67,7 @@ class Connection:
             raise AccessError(f"{where} Log in again: hf auth login.") from error
         if token is not None and not token.isascii():
             raise AccessError(
-                "The token in HF_TOKEN, or in the token file, has letters that no token has. Log in: hf auth login."
+                "The token in HF_TOKEN, or in the token file, contains characters that are invalid in a token. Log in: hf auth login."
             )
         _turn.acquire()
         try:

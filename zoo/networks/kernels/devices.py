@@ -1,4 +1,4 @@
-"""Which modules have the fast scans for which type of device. They are imported at the first use."""
+"""Which modules have the fused and linear scans for which type of device. They are imported at the first use."""
 
 from collections.abc import Mapping
 from importlib import import_module

@@ -121,7 +121,7 @@ def open_library(path: Path) -> ctypes.CDLL:
         lib = ctypes.CDLL(str(path))
         lib.rnnzoo_source.restype = ctypes.c_char_p
         if _digest() not in (None, lib.rnnzoo_source().decode()):
-            raise OSError("it was built from other sources than those in native/")
+            raise OSError("the sources in native/ are not those that it was built from")
         lib.rnnzoo_cell.restype, lib.rnnzoo_cell.argtypes = pointer, [ctypes.c_char_p]
         lib.rnnzoo_lanes.restype = lib.rnnzoo_halves.restype = lib.rnnzoo_tape.restype = _int
         lib.rnnzoo_tape.argtypes = [pointer, _int, _int]
@@ -133,7 +133,7 @@ def open_library(path: Path) -> ctypes.CDLL:
             function.restype, function.errcheck = _int, _check_memory  # type: ignore[assignment]
     except (OSError, AttributeError) as error:  # for another machine, or of another version
         raise OSError(
-            f"{path} cannot be loaded: {error}. It holds the compiled scans for CPUs. To build it again, delete it and run "
+            f"{path} cannot be loaded: {error}. It holds the C++ scans. To build it again, delete it and run "
             "`pip install -e .` in the repository, or `pip install --force-reinstall --no-deps rnnzoo`."
         ) from error
     return lib
@@ -150,7 +150,7 @@ def _digest() -> str | None:
 def _check_memory(succeeded: int, function: Any, arguments: tuple[Any, ...]) -> None:
     """Raise MemoryError if a function of the library returned 0, `succeeded`. ctypes calls this after the function."""
     if not succeeded:
-        raise MemoryError("There is not enough memory for the compiled scan. Use smaller batches or shorter sequences.")
+        raise MemoryError("There is not enough memory for the C++ scan. Use smaller batches or shorter sequences.")
 
 
 def address(tensor: Tensor | None) -> int | None:

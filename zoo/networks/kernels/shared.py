@@ -95,7 +95,7 @@ def check_formats(tensors: Sequence[Tensor | None], formats_then: list[object]) 
     """
     if formats(tensors) != formats_then:
         raise RuntimeError(
-            "The gradient cannot be computed: an input or weight of the scan has another type, shape or device now than in "
+            "The gradient cannot be computed: an input or weight of the scan does not have the type, shape or device that it had in "
             "the forward pass. Convert the network before the forward pass, not between forward and backward."
         )
 

@@ -53,7 +53,7 @@ def _input(entry: Entry) -> str:
     if spec.embedding:
         return f"words, as vectors of {spec.embedding.size}"
     numbers = " x ".join(map(str, task.input))
-    return f"{numbers} number{'s' * (numbers != '1')} a step{', standardised' if spec.standardize else ''}"
+    return f"{numbers} number{'s' * (numbers != '1')} per step{', standardised' if spec.standardize else ''}"
 
 
 def _unrolled(entry: Entry) -> tuple[str, float]:

@@ -32,7 +32,7 @@ class ModelFacts:
     recorded: Results
     count: Counts
     rows: Sequence[comparison.Row]
-    """Its measured figures beside the reported ones."""
+    """Its measured figures next to the reported ones."""
     step_us: float | None
     """Microseconds of one time step in the fastest runtime outside Python; None if not measured."""
 

@@ -1,4 +1,4 @@
-"""All pages of the site: models, cells, papers, an interactive page on gradients, speed, the leaderboard, documents."""
+"""All pages of the site: models, cells, papers, an interactive page on gradients, speed, published results, documents."""
 
 import base64
 import inspect
@@ -15,7 +15,7 @@ from ...diagnostics.base import Result
 from ...errors import DataError
 from ...utils.text import counted
 from .. import analysis_pages, atlas, comparison, lattices, speed
-from . import analyses, charts, documents, facts, leaderboard, markup, mathml, model_page, papers
+from . import analyses, charts, documents, facts, literature, markup, mathml, model_page, papers
 from .charts import Point
 from .facts import ModelFacts
 from .step_drawing import step_drawing
@@ -41,7 +41,7 @@ def add_all(site: Site, compiler: "Compiler | None", onnx: bool = False) -> None
     link = library.link("../")
     conditions = {
         "papers/index.html": bool(papers.paper_keys()), "why.html": bool(gradients), "speed.html": speed.measurements("stacks") is not None,
-        "leaderboard.html": bool(registry.load_registry().literature), "docs/index.html": bool(library.titles),
+        "literature.html": bool(registry.load_registry().literature), "docs/index.html": bool(library.titles),
     }  # fmt: skip
     site.documents = library.titles
     site.optional_pages = {page for page, wanted in conditions.items() if wanted}
@@ -52,7 +52,7 @@ def add_all(site: Site, compiler: "Compiler | None", onnx: bool = False) -> None
     _papers(site, link, figures)
     _speed(site)
     _why(site, gradients)
-    leaderboard.add(site, models)
+    literature.add(site, models)
     documents.add(site, library)
 
 
@@ -138,7 +138,7 @@ def _models(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveMo
     site.page(
         "index.html", "index.html", models=models, cells=cells, tasks=dict(sorted(tasks.items())), sizes=facts.SIZES, live=live,
         headline=headline, presets=facts.presets(models), by_size=points("parameters", lambda m: float(m.count.parameters)),
-        by_step=points("microseconds a step", lambda m: m.step_us), colours=colours,
+        by_step=points("microseconds per step", lambda m: m.step_us), colours=colours,
         trained=sum(m.entry.weights is not None for m in models), measured=sum(m.measured is not None for m in models),
         cell_count=len(CELLS), paper_count=len(comparison.documents()),
     )  # fmt: skip
@@ -238,7 +238,7 @@ def _step_charts(program: str, title: str) -> Iterator[tuple[str, Markup, Markup
             bars.append((name, seconds, f"{text} µs", facts.colour(network), is_reference))
             cells.append((name, text))
         chart = charts.bars(bars, max(bar[1] for bar in bars), summary=f"{title}, {network}")
-        table = charts.table(("pass", "µs a step"), cells)
+        table = charts.table(("pass", "µs per step"), cells)
         yield f"{title}: {network}", chart, table + _note(speed.provenance(program, data))
 
 

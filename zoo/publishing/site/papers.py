@@ -1,4 +1,4 @@
-"""Pages of papers: every table beside our figures, charts of accuracy against depth, and the papers' claims."""
+"""Pages of papers: every table next to our figures, charts of accuracy against depth, and the papers' claims."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from .facts import colour
 
 @dataclass(frozen=True)
 class TableOfPaper:
-    """The figures of one task in one table of a paper, with our figures beside them."""
+    """The figures of one task in one table of a paper, with our figures next to them."""
 
     title: str
     rows: Sequence[Row]
@@ -35,7 +35,7 @@ class TableOfPaper:
 
 @dataclass(frozen=True)
 class Claimed:
-    """A paper's claims drawn from one analysis, which we computed again."""
+    """A paper's claims drawn from one analysis, which we reproduced."""
 
     title: str
     note: Markup

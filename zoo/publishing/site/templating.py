@@ -23,7 +23,7 @@ class Site:
     documents: Mapping[str, str] = field(default_factory=dict)
     """By address: the title of each document's page."""
     optional_pages: Collection[str] = ()
-    """Pages that this site has, but that the site of another zoo may lack, such as the leaderboard."""
+    """Pages that this site has, but that the site of another zoo may lack, such as that of published results."""
 
     def page(self, path: str, template: str, **content: Any) -> None:
         """Render `template`, the name of a file, with the variables `content`, and add it to the site as the page `path`.

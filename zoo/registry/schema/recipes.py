@@ -97,7 +97,7 @@ class Recipe(Augmentation):
     epochs: Annotated[int, Field(ge=1, le=100_000)]  # passes over the training set
     patience: Count | None = None  # end the run after this many epochs without a lower validation loss
     collapse: Collapse | None = None  # end the run if it does not learn at all
-    max_grad_norm: Positive | None = None  # bound on the global gradient norm
+    max_grad_norm: Positive | None = None  # threshold at which the global gradient norm is clipped
     tbptt_steps: Count | None = None  # truncated backpropagation through time: cut gradients after this many time steps
     checkpoint_every: Count | None = None
     """Gradient checkpointing: keep the states only once in this many time steps, and recompute the others."""

@@ -73,7 +73,7 @@ zoo.Model = class {
     return kinds;
   }
 
-  /* The share of each answer: all together 1, or each key of a piano by itself. */
+  /* The probability of each class: all together 1, or each key of a piano by itself. */
   shares(logits) { return this.kind === "music" ? Array.from(logits, (v) => 1 / (1 + Math.exp(-v))) : zoo.softmax(logits); }
 };
 
@@ -111,7 +111,7 @@ zoo.tokens = (model, words) => {
 /* The characters of a text as tokens. */
 zoo.characters = (model, text) => Array.from(text, (character) => {
   const token = model.words.indexOf(character);
-  if (token < 2) throw new Error(`The network has never read the character “${character}”.`);
+  if (token < 2) throw new Error(`The character “${character}” is not in the vocabulary.`);
   return token;
 });
 

@@ -87,7 +87,7 @@ zoo.inputs.speech = ({ control, style, stop, go, say }) => {
   };
   const context = () => (player = player || new AudioContext());
   const hear = () => {
-    if (!samples) { say("There is nothing to hear yet."); return; }
+    if (!samples) { say("There is nothing to play yet."); return; }
     const source = context().createBufferSource(), buffer = player.createBuffer(1, samples.length, rate);
     buffer.copyToChannel(Float32Array.from(samples), 0);
     source.buffer = buffer;
@@ -102,7 +102,7 @@ zoo.inputs.speech = ({ control, style, stop, go, say }) => {
     stop();
     let stream, audio;
     try {
-      if (!navigator.mediaDevices) throw new Error("this browser gives pages like this no microphone");
+      if (!navigator.mediaDevices) throw new Error("the browser does not give this page a microphone");
       stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1 } });
       audio = new AudioContext();
       const code = "registerProcessor('tap', class extends AudioWorkletProcessor { process([input]) { if (input[0]) this.port.postMessage(input[0].slice()); return true; } });";

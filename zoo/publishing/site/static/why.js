@@ -30,7 +30,7 @@
       + places(columns, 10).map((c) => `<text class="mid" x="${left + (c + 0.5) * width}" y="${bottom + 16}">${c + 1}</text>`).join("");
     const numbers = values.map((line) => line.map(say).join(" ")).join(";");
     const first = values[0][columns - 1] / reference, back = values[0][0] / reference;
-    const sentence = `Layer 1 beside layer ${rows} at step ${columns}: ${say(back)} times the gradient at step 1, ${say(first)} times at step ${columns}.`;
+    const sentence = `Gradient norm at layer 1 relative to layer ${rows} at step ${columns}: ${say(back)} at step 1, ${say(first)} at step ${columns}.`;
     view.innerHTML = `<svg viewBox="0 0 480 ${bottom + 44}" role="img" aria-label="${sentence}"><g class="heat" data-v="${numbers}" data-box="${left} ${top} ${width} ${height}">${shapes}</g>${ticks}`
       + `<text class="mid title" x="262" y="${bottom + 36}">step</text><text class="mid title" transform="translate(13 ${top + rows * height / 2}) rotate(-90)">layer</text></svg><p></p><p class="note"></p>`;
     const [words, note] = view.querySelectorAll("p");

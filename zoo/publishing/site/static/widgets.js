@@ -9,7 +9,7 @@
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
   const VISIBLE = { "\n": "↵", " ": "␣" }, verb = control("run").textContent;
-  const ANSWERS = { writing: "The share of the likeliest characters", music: "The chance of the likeliest keys", forecast: "The series, what is to come in a fainter line, and every forecast at the time that it is for" };
+  const ANSWERS = { writing: "Probabilities of the most likely characters", music: "Probabilities of the most likely keys", forecast: "The series (future values fainter) and each forecast at its target time" };
   const LAST = { writing: "Next", music: "Next", forecast: "At the end" };
   const runs = []; // {model, rows, trace, view: elements}
   let position = 0, playing = null, drawn = null;
@@ -129,7 +129,7 @@
       read: (model) => {
         const [story, question] = ["story", "question"].map((id) => zoo.split(document.getElementById(id).value));
         const strange = [...new Set([...story, ...question])].filter((word) => !model.words.includes(word));
-        find(".vocabulary").textContent = `${strange.length ? `It does not know ${strange.join(", ")}. ` : ""}The network knows ${model.words.length - 2} words: ${model.words.slice(2).join(", ")}.`;
+        find(".vocabulary").textContent = `${strange.length ? `Not in the vocabulary: ${strange.join(", ")}. ` : ""}The vocabulary has ${model.words.length - 2} words: ${model.words.slice(2).join(", ")}.`;
         if (!story.length || !question.length) throw new Error("Write a story and a question.");
         if (question.length >= model.steps) throw new Error("The question is too long.");
         const kept = story.slice(-(model.steps - question.length));
@@ -171,7 +171,7 @@
   function panel(model) {
     const box = document.createElement("div");
     box.className = "run";
-    box.innerHTML = `<h3></h3><p class="caption states-caption"></p><canvas class="states" role="img"></canvas><p class="caption gates-caption"></p><canvas class="states gates" role="img"></canvas><p class="caption">${ANSWERS[kind] || "Its answer so far"}</p><canvas class="race" width="560" height="160" role="img"></canvas><ol class="scores"></ol>`;
+    box.innerHTML = `<h3></h3><p class="caption states-caption"></p><canvas class="states" role="img"></canvas><p class="caption gates-caption"></p><canvas class="states gates" role="img"></canvas><p class="caption">${ANSWERS[kind] || "Prediction so far"}</p><canvas class="race" width="560" height="160" role="img"></canvas><ol class="scores"></ol>`;
     box.querySelector("h3").textContent = model.name;
     const written = document.createElement("p");
     written.className = "written";
@@ -281,7 +281,7 @@
       if (t === 0) pen.lineTo(x(0) + 3, y(run.shares[0][i]));
       pen.stroke();
     }
-    view.race.setAttribute("aria-label", `${value ? "The output" : "The share of each answer"} over ${steps} steps`);
+    view.race.setAttribute("aria-label", `${value ? "The output" : "Probability of each class"} over ${steps} steps`);
   }
 
   /* ---- the film ---- */

@@ -1,4 +1,4 @@
-"""The leaderboard page: for each task, the figures that papers report and ours, best first."""
+"""The page of published results: for each task, the figures that papers report and ours, best first."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ PAPERS_COLOUR = "#6f7480"
 
 
 def add(site: Site, models: Sequence[ModelFacts]) -> None:
-    """Add the leaderboard to the site, if the registry has figures of the literature."""
+    """Add the page to the site, if the registry has figures of the literature."""
     colours, known, tasks = {m.name: m.colour for m in models}, registry.load_registry().all_tasks, []
     for task, places in literature.places([(m.entry, m.recorded, m.count) for m in models]).items():
         first = places[:DRAWN]
@@ -32,4 +32,4 @@ def add(site: Site, models: Sequence[ModelFacts]) -> None:
         chart = charts.bars(bars, max(values) - base, summary=words)
         tasks.append((task, known[task].title, measure, places, chart, len(bars), start))
     if tasks:
-        site.page("leaderboard.html", "leaderboard.html", tasks=tasks)
+        site.page("literature.html", "literature.html", tasks=tasks)
