@@ -5,7 +5,7 @@ rnnzoo's fused scan, of its plain scan, and of torchrecurrent with denormal numb
 zoo/diagnostics/benchmark; `python -m benchmarks.plot` draws the result.
 """
 
-from cli.machine import race
+from cli.bench import race
 from zoo.diagnostics.benchmark import Workload, ours, peers, stack
 
 from .stacks import FOLDER, arguments, write

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.machine import race, reduced, table
+from cli.bench import race, reduced, table
 from cli.output import say
 from zoo.diagnostics.benchmark import Contender, Measurement, Workload, machine, ours, peers, products, stack
 from zoo.utils import files

@@ -286,7 +286,7 @@ def test_without_matplotlib_the_error_names_the_extra(
 
 
 def test_the_pages_hold_every_figure_and_link_what_was_measured() -> None:
-    for paper in comparison.documents():
+    for paper in comparison.reporting_papers():
         page = pages.comparison_page(paper, comparison.rows(paper=paper))
         figures = [f for m in registry.models().values() for f in m.reported if f.paper == paper]
         assert page.count("\n| `") + page.count("\n| [`") == len(figures)
@@ -324,7 +324,7 @@ def test_a_plot_of_other_figures_is_stale(monkeypatch: pytest.MonkeyPatch) -> No
     changed = [replace(rows[0], measured=0.5), *rows[1:]]
     assert comparison.digest(changed) != comparison.digest(rows)
     monkeypatch.setattr(comparison, "rows", lambda **_: changed)
-    assert len(generated.stale_drawings()) == len(comparison.documents()) + 1  # the plot of figures in no paper
+    assert len(generated.stale_drawings()) == len(comparison.reporting_papers()) + 1  # the plot of figures in no paper
 
 
 def test_compare_never_imports_torch() -> None:

@@ -39,7 +39,7 @@ def test_every_figure_of_the_literature_is_a_row() -> None:
 def test_figures_of_papers_are_no_models() -> None:
     """No plot, page or catalogue of models has them."""
     assert not {r.model for r in literature.rows()} & registry.models().keys()
-    assert not {"s4", "lssl"} & set(comparison.documents())
+    assert not {"s4", "lssl"} & set(comparison.reporting_papers())
 
 
 def printed(run: Run, *arguments: str) -> set[str]:

@@ -40,7 +40,7 @@ class Row(Spec):
     command: Text
 
     @property
-    def unit(self) -> Measure:
+    def measure(self) -> Measure:
         return METRICS[self.metric]
 
     @property
@@ -53,7 +53,7 @@ class Row(Spec):
         if not self.values:
             return "diverged"
         lost = f" ({len(self.diverged)} diverged)" if self.diverged else ""
-        return f"{self.unit.mean_text(self.values)}{lost}"
+        return f"{self.measure.mean_text(self.values)}{lost}"
 
 
 def _key(row: Row) -> tuple[str, str]:
@@ -69,6 +69,6 @@ def read() -> list[Row]:
 
     def rank(row: Row) -> tuple[str, bool, float, str]:
         mean = row.mean
-        return row.task, mean is None, (-1 if row.unit.higher_is_better else 1) * (mean or 0.0), row.cell
+        return row.task, mean is None, (-1 if row.measure.higher_is_better else 1) * (mean or 0.0), row.cell
 
     return sorted(_TABLE.read(), key=rank)

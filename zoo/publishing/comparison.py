@@ -91,7 +91,7 @@ class Row:
         return 0 < self.collapsed < self.runs
 
     @property
-    def unit(self) -> Measure:
+    def measure(self) -> Measure:
         return METRICS[self.metric]
 
     @property
@@ -105,12 +105,12 @@ class Row:
 
     @property
     def difference_text(self) -> str | None:
-        return None if self.difference is None else self.unit.difference(self.difference)
+        return None if self.difference is None else self.measure.difference(self.difference)
 
     @property
     def reported_text(self) -> str | None:
         note = " (training set)" if self.split == "train" else ""
-        return None if self.reported is None else self.unit.printed(self.reported) + note
+        return None if self.reported is None else self.measure.printed(self.reported) + note
 
     @property
     def measured_text(self) -> str | None:
@@ -126,16 +126,16 @@ class Row:
     def mean_text(self) -> str:
         """The mean with its spread, or the figures of two runs of which one collapsed."""
         if self.span and self.mixed and self.runs == 2:
-            low, high = map(self.unit.text, self.span)
+            low, high = map(self.measure.text, self.span)
             return f"{low} and {high}{self.spread_text}"
-        return self.unit.text(self.measured or 0.0) + self.spread_text
+        return self.measure.text(self.measured or 0.0) + self.spread_text
 
     @property
     def spread_text(self) -> str:
         """Text to put after the mean: standard deviation, number of runs, number of failed runs; "" for one run."""
         if self.runs + self.diverged_runs < 2:
             return ""
-        deviation = "" if self.std is None or (self.mixed and self.runs == 2) else f" ± {self.unit.text(self.std)}"
+        deviation = "" if self.std is None or (self.mixed and self.runs == 2) else f" ± {self.measure.text(self.std)}"
         counts = {"collapsed": self.collapsed, "diverged": self.diverged_runs}
         failed = "".join(f", {count} {word}" for word, count in counts.items() if count)
         return f"{deviation} ({counted(self.runs, 'run')}{failed})"
@@ -254,7 +254,7 @@ class Mean:
     measured_tasks: int
     reported_there: float | None
     """Mean of the reported figures over the measured tasks; None if no task is measured."""
-    unit: Measure
+    measure: Measure
 
 
 def means(rows: Sequence[Row]) -> list[Mean]:
@@ -269,7 +269,7 @@ def means(rows: Sequence[Row]) -> list[Mean]:
         if len(group) >= 3:
             name, reported = f"{kind}-{layers}x{units}", _mean([r.reported for r in group]) or 0.0
             measured, there = _mean([r.measured for r in done]), _mean([r.reported for r in done])
-            averages.append(Mean(source, name, len(group), reported, measured, len(done), there, group[0].unit))
+            averages.append(Mean(source, name, len(group), reported, measured, len(done), there, group[0].measure))
     return averages
 
 
@@ -305,7 +305,7 @@ def in_folder(folder: Path) -> ResultsOf:
     return lambda name: runs.get(name, [])
 
 
-def documents() -> list[str]:
+def reporting_papers() -> list[str]:
     """Return the keys of the papers that report a figure of a registered model, sorted."""
     return sorted({figure.paper for model in registry.models().values() for figure in model.reported})
 

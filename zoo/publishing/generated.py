@@ -25,12 +25,12 @@ from . import (
     depth_claims,
     depth_page,
     equations,
-    exported,
+    export_page,
     lattices,
+    leaderboard_page,
     literature,
     pages,
     plots,
-    ranking,
     speed,
     tasks_page,
 )
@@ -55,7 +55,7 @@ def outputs() -> dict[Path, str]:
 
 def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
     """Return {path: content} of README.md and of the pages of docs/."""
-    by_paper = {paper: comparison.rows(paper=paper) for paper in comparison.documents()}
+    by_paper = {paper: comparison.rows(paper=paper) for paper in comparison.reporting_papers()}
     claims = {depth_claims.PAPER: depth_claims.section}
     texts = {
         paths.path("docs", f"{paper}.md"): pages.comparison_page(
@@ -67,7 +67,7 @@ def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
     texts[paths.path(*tasks_page.PAGE)] = tasks_page.page()
     texts[paths.path(*literature.PAGE)] = literature.page(models)
     if leaderboard.read():
-        texts[paths.path(*ranking.PAGE)] = ranking.page()
+        texts[paths.path(*leaderboard_page.PAGE)] = leaderboard_page.page()
     if depth_page.rows():  # another zoo has none
         texts[paths.path(*depth_page.PAGE)] = depth_page.page()
     texts |= analysis_pages.pages()
@@ -81,7 +81,7 @@ def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
                 "models": pages.models_table(pretrained, root),
                 "papers": pages.papers_list(by_paper, root),
                 "speed": speed.section(root),
-                "exports": exported.section(),
+                "exports": export_page.section(),
                 "properties": atlas.meanings(),
                 "cells": atlas.table(),
                 "equations": equations.section(),
@@ -123,7 +123,7 @@ def drawings() -> dict[Path, Sequence[comparison.Row]]:
     """Return {path: rows} of every comparison plot; empty outside the repository. Papers without a measured figure have none."""
     if not paths.is_checkout():
         return {}
-    by_paper = {paths.path("docs", f"{p}.svg"): comparison.rows(paper=p) for p in comparison.documents()}
+    by_paper = {paths.path("docs", f"{p}.svg"): comparison.rows(paper=p) for p in comparison.reporting_papers()}
     rows: dict[Path, Sequence[comparison.Row]] = {
         path: of_paper for path, of_paper in by_paper.items() if any(r.measured is not None for r in of_paper)
     }

@@ -73,7 +73,7 @@ def comparison_page(key: str, rows: Sequence[Row], claims: str = "", analysed: b
         f"is our figure minus the paper's, in percentage points for accuracies. {_short_runs(rows)}"
         f"A model's card lists every difference from the paper's training. `rnnzoo compare --paper {key}` prints these rows.",
         *([f"[The paper's analyses, reproduced](diagnostics/{key}.md)."] if analysed else []),
-        *([f"![{rows[0].unit.title} against depth]({key}.svg)"] if measured else []),
+        *([f"![{rows[0].measure.title} against depth]({key}.svg)"] if measured else []),
         *filter(None, [claims]),
     ]
     for (table, _, title), group in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):
@@ -105,14 +105,14 @@ def _means_table(rows: Sequence[Mean]) -> str:
         "table", "architecture", "tasks", "mean reported", "measured tasks", "mean reported on these", "mean measured",
     )  # fmt: skip
     cells = [
-        (str(r.table), r.kind, str(r.tasks), r.unit.text(r.reported), str(r.measured_tasks),
-         *("-" if value is None else r.unit.text(value) for value in (r.reported_there, r.measured))) for r in rows
+        (str(r.table), r.kind, str(r.tasks), r.measure.text(r.reported), str(r.measured_tasks),
+         *("-" if value is None else r.measure.text(value) for value in (r.reported_there, r.measured))) for r in rows
     ]  # fmt: skip
     return markdown(header, cells)
 
 
 def _comparison_table(rows: Sequence[Row]) -> str:
-    header = ("model", f"reported {rows[0].unit.title}", "measured", "difference", "n", "trained by", "seed")
+    header = ("model", f"reported {rows[0].measure.title}", "measured", "difference", "n", "trained by", "seed")
     table = []
     for r in rows:
         link = f"`{r.model}`" if not r.has_run else f"[`{r.model}`](../cards/{r.model}/README.md)"
@@ -169,7 +169,7 @@ def _heading(rows: Sequence[Row], listed: bool) -> str:
     recipe = "" if listed and len(recipes) > 1 else f"; recipe {' or '.join(recipes)}"
     return (
         f"## {capitalised(row.task_title)} (`{row.task}`), {row.units} units\n\n"
-        f"{capitalised(row.unit.title)} on {row.n:,} examples{recipe}.{stand_in}"
+        f"{capitalised(row.measure.title)} on {row.n:,} examples{recipe}.{stand_in}"
     )
 
 
@@ -185,5 +185,5 @@ def _by_depth(rows: Sequence[Row], depths: Sequence[int]) -> str:
 
 def _listed(rows: Sequence[Row]) -> str:
     several = len(_recipes(rows)) > 1
-    header = ("model", rows[0].unit.title, *(["trained by"] if several else []))
+    header = ("model", rows[0].measure.title, *(["trained by"] if several else []))
     return markdown(header, [(f"`{r.model}`", _link(r), *([r.training_text or "-"] if several else [])) for r in rows])

@@ -108,16 +108,16 @@ def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]])
     for kind, look in looks.items():
         for field, style in SOURCES.items():
             points = sorted(
-                (r.layers, r.unit.scale * y) for r in rows if r.kind == kind and (y := getattr(r, field)) is not None
+                (r.layers, r.measure.scale * y) for r in rows if r.kind == kind and (y := getattr(r, field)) is not None
             )
             if points:
                 axis.plot(*zip(*points, strict=True), **look, **style)
         for r in rows:
             if r.kind == kind and r.lost:  # on the axis, at the end for the worst figures
-                worst = 0.0 if r.unit.higher_is_better else 1.0
+                worst = 0.0 if r.measure.higher_is_better else 1.0
                 axis.plot(r.layers, worst, transform=axis.get_xaxis_transform(), clip_on=False, **COLLAPSED)
             if r.kind == kind and r.measured is not None:
-                place = r.layers, r.unit.scale * r.measured
+                place = r.layers, r.measure.scale * r.measured
                 if error := _error(r):
                     axis.errorbar(*place, error, color=look["color"], capsize=2)
                 if r.collapsed or r.diverged_runs:
@@ -130,7 +130,7 @@ def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]])
     axis.set_xticks(depths, [str(depth) for depth in depths])
     axis.set_xticks([], minor=True)
     axis.grid(axis="y", color="0.9", linewidth=0.6)
-    if rows[0].unit.unit == " %":
+    if rows[0].measure.unit == " %":
         axis.set_ylim(-4, 104)
 
 
@@ -139,7 +139,7 @@ def _bars(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) -
     pairs = any(r.reported is not None for r in rows) and any(r.measured is not None for r in rows)
     height, shift = (0.36, 0.2) if pairs else (0.6, 0.0)
     for place, r in enumerate(rows):
-        colour, scale = looks[r.kind]["color"], r.unit.scale
+        colour, scale = looks[r.kind]["color"], r.measure.scale
         if r.reported is not None:
             axis.barh(place - shift, scale * r.reported, height, facecolor="white", edgecolor=colour, linestyle="--")
         if r.measured is not None:
@@ -150,7 +150,7 @@ def _bars(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) -
     axis.set(title=_title(rows[0].task_title), xlabel=_metric(rows[0]), ylim=(len(rows) - 0.5, -0.5))
     axis.grid(axis="x", color="0.9", linewidth=0.6)
     axis.set_axisbelow(True)
-    if rows[0].unit.unit == " %":
+    if rows[0].measure.unit == " %":
         axis.set_xlim(0, 104)
 
 
@@ -159,7 +159,7 @@ def _error(row: Row) -> list[list[float]] | None:
     if row.span is None or row.measured is None:
         return None
     low, high = row.span
-    return [[row.unit.scale * (row.measured - low)], [row.unit.scale * (high - row.measured)]]
+    return [[row.measure.scale * (row.measured - low)], [row.measure.scale * (high - row.measured)]]
 
 
 def _title(text: str) -> str:
@@ -167,9 +167,8 @@ def _title(text: str) -> str:
 
 
 def _metric(row: Row) -> str:
-    unit = row.unit
-    direction = "" if unit.higher_is_better else " (lower is better)"
-    return f"{unit.axis}{direction}"
+    direction = "" if row.measure.higher_is_better else " (lower is better)"
+    return f"{row.measure.axis}{direction}"
 
 
 def _caption(rows: Sequence[Row]) -> str:

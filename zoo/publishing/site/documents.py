@@ -51,7 +51,7 @@ def read() -> Documents:
     if not paths.path("README.md").exists():
         return Documents({}, {})
     addresses = {name: f"docs/{name.removesuffix('.md').lower()}.html" for name in ROOTS if paths.path(name).exists()}
-    compared = comparison.documents()
+    compared = comparison.reporting_papers()
     for path in sorted(paths.path("docs").rglob("*.md")):
         key = path.stem
         is_paper = key in compared or (path.parent.name == "diagnostics" and key != "README")

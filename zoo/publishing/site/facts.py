@@ -70,7 +70,7 @@ class ModelFacts:
         return measure.scale * self.measured.value * (1 if measure.higher_is_better else -1)
 
     @property
-    def difference(self) -> comparison.Row | None:
+    def compared(self) -> comparison.Row | None:
         """The first row whose measured and reported figures can be compared; None if there is none."""
         return next((row for row in self.rows if row.difference is not None), None)
 

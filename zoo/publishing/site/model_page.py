@@ -81,23 +81,23 @@ def _bars(model: ModelFacts) -> Picture | None:
     rows = [row for row in model.rows if row.measured is not None or row.reported is not None]
     if not rows or not any(row.reported is not None for row in rows):
         return None
-    unit, drawn = rows[0].unit, []
+    measure, drawn = rows[0].measure, []
     for row in rows:
         if row.reported is not None:
             drawn.append(
-                (f"{row.table}", unit.scale * row.reported, row.unit.printed(row.reported), model.colour, True)
+                (f"{row.table}", measure.scale * row.reported, row.measure.printed(row.reported), model.colour, True)
             )
     for text, value in dict.fromkeys(
-        (row.unit.text(row.measured), row.measured) for row in rows if row.measured is not None
+        (row.measure.text(row.measured), row.measured) for row in rows if row.measured is not None
     ):
-        drawn.append(("ours", unit.scale * value, text, model.colour, False))
-    most = 100.0 if unit.unit == " %" else max(value for _, value, *_ in drawn)
+        drawn.append(("ours", measure.scale * value, text, model.colour, False))
+    most = 100.0 if measure.unit == " %" else max(value for _, value, *_ in drawn)
     return Picture(
-        unit.title,
+        measure.title,
         charts.bars(
             drawn,
             most,
-            summary=f"{unit.title}, reported and measured: " + ", ".join(f"{n} {t}" for n, _, t, *_ in drawn),
+            summary=f"{measure.title}, reported and measured: " + ", ".join(f"{n} {t}" for n, _, t, *_ in drawn),
         ),
         Markup(""),
         Markup(""),

@@ -140,7 +140,7 @@ def _models(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveMo
         headline=headline, presets=facts.presets(models), by_size=points("parameters", lambda m: float(m.count.parameters)),
         by_step=points("microseconds per step", lambda m: m.step_us), colours=colours,
         trained=sum(m.entry.weights is not None for m in models), measured=sum(m.measured is not None for m in models),
-        cell_count=len(CELLS), paper_count=len(comparison.documents()),
+        cell_count=len(CELLS), paper_count=len(comparison.reporting_papers()),
     )  # fmt: skip
 
 

@@ -69,13 +69,13 @@ def _depth_figure(rows: Sequence[Row]) -> Picture | None:
     for kind in dict.fromkeys(row.kind for row in rows):
         for field, dashed in (("reported", True), ("measured", False)):
             points = [
-                (float(r.layers), r.unit.scale * v)
+                (float(r.layers), r.measure.scale * v)
                 for r in rows
                 if r.kind == kind and (v := getattr(r, field)) is not None
             ]
             if points:
                 series.append(Series(f"{kind}, {'reported' if dashed else 'ours'}", points, colour(kind), dashed))
-    title = rows[0].unit.axis
+    title = rows[0].measure.axis
     summary = f"{title} of {len(rows)} networks against depth: reported figures dashed, ours solid. The table has the numbers."
     chart = charts.lines(series, "layers", title, summary=summary, ticks=list(map(float, depths)))
     return Picture(title, chart, charts.legend(series), Markup(""))
@@ -114,4 +114,4 @@ def paper_keys() -> list[str]:
         for figure in analysis_pages.FIGURES
         if figure.paper in known and analysis_pages.study(figure.study) is not None
     }
-    return sorted({*comparison.documents(), *studied})
+    return sorted({*comparison.reporting_papers(), *studied})

@@ -24,7 +24,7 @@ def leaderboard(
     header = ("TASK", "CELL", "UNITS", "PARAMETERS", "METRIC", "FIGURE", "RATE", "UPDATES", "SECONDS", "US PER STEP")
     table = [
         (
-            row.task, row.cell, row.units, f"{row.parameters:,}", row.unit.title, row.text, row.rate, f"{row.updates:,}",
+            row.task, row.cell, row.units, f"{row.parameters:,}", row.measure.title, row.text, row.rate, f"{row.updates:,}",
             row.seconds, row.step_us,
         )
         for row in shown

@@ -12,7 +12,7 @@ from benchmarks import leaderboard as program
 from zoo.checkpoints import leaderboard
 from zoo.errors import RegistryError, RequestError
 from zoo.networks.recurrent import RecurrentNetwork
-from zoo.publishing import ranking
+from zoo.publishing import leaderboard_page
 from zoo.registry.schema import Schedule
 from zoo.training import evaluation
 from zoo.utils import paths
@@ -140,8 +140,8 @@ def test_rows_are_ranked_stored_and_shown(small_zoo: Callable[..., Path], run: R
 def test_a_cells_page_says_how_it_stands() -> None:
     best, *_, last = [row.cell for row in leaderboard.read() if row.task == "mnist-rows"]
     of_rows = [
-        [text for text in ranking.standing(cell) if " parameters on row-by-row MNIST: " in text]
-        for cell in (best, last, ranking.YARDSTICK)
+        [text for text in leaderboard_page.standing(cell) if " parameters on row-by-row MNIST: " in text]
+        for cell in (best, last, leaderboard_page.YARDSTICK)
     ]
     (first,), (worst,), (yardstick,) = of_rows
     assert first.startswith("Rank 1 of ")
@@ -149,15 +149,15 @@ def test_a_cells_page_says_how_it_stands() -> None:
     assert worst.startswith(f"Rank {count} of {count} cells")
     assert "(lstm: 9" in first
     assert "(lstm:" not in yardstick
-    assert ranking.standing("mlstm") == []
+    assert leaderboard_page.standing("mlstm") == []
 
 
 def test_the_page_ranks_every_row() -> None:
-    text = ranking.page()
+    text = leaderboard_page.page()
     rows = leaderboard.read()
     assert rows
     by_task = {task: [row for row in rows if row.task == task] for task in dict.fromkeys(row.task for row in rows)}
-    over_tasks = ranking.over_tasks(by_task)
+    over_tasks = leaderboard_page.over_tasks(by_task)
     assert over_tasks is not None
     assert over_tasks in text
     assert text.replace(over_tasks, "").count("\n| ") == len(rows) + 2 * len(by_task)
@@ -170,8 +170,8 @@ def test_places_over_tasks_count_the_cells_that_all_tasks_have() -> None:
         task: [row.model_copy(update={"task": task, "cell": cell}) for cell in cells.split()]
         for task, cells in (("a", "lem gru star"), ("b", "star rnn gru"))
     }
-    assert ranking.over_tasks(ranked) == (
+    assert leaderboard_page.over_tasks(ranked) == (
         "| cell | mean rank | `a` | `b` |\n| --- | --- | --- | --- |\n| `gru` | 1.5 | 1 | 2 |\n| `star` | 1.5 | 2 | 1 |"
     )
-    assert ranking.over_tasks({"a": ranked["a"]}) is None
-    assert ranking.over_tasks({}) is None
+    assert leaderboard_page.over_tasks({"a": ranked["a"]}) is None
+    assert leaderboard_page.over_tasks({}) is None

@@ -44,9 +44,9 @@ def page() -> str:
         table = [(str(place), *_cells(row)) for place, row in enumerate(rows, 1)]
         title = tasks[task].title
         first = rows[0]
-        order = "higher" if first.unit.higher_is_better else "lower"
+        order = "higher" if first.measure.higher_is_better else "lower"
         parts.append(
-            f"## {capitalised(title)} (`{task}`)\n\n{capitalised(first.unit.title)}, {order} is better; "
+            f"## {capitalised(title)} (`{task}`)\n\n{capitalised(first.measure.title)}, {order} is better; "
             f"{first.updates:,} updates; {len(rows)} cell{'s' * (len(rows) > 1)}; {', '.join(sorted({row.cpu for row in rows}))}, one thread.\n\n{markdown(header, table)}"
         )
     return "\n\n".join(parts) + "\n"
