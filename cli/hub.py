@@ -118,7 +118,7 @@ def prune(
 
 @app.command("rm")
 def remove(
-    names: Annotated[list[str], model_argument("Models' names, hf://org/name or org/name.")],
+    names: Annotated[list[str], model_argument("Models' names, hf://org/name, org/name, or patterns of any of these.")],
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:

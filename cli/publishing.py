@@ -114,9 +114,11 @@ def release(
     from zoo.utils import paths
 
     if target in registry.load_registry().datasets:
-        if results_only or half:
-            option = "--results" if results_only else "--half"
-            raise RequestError(f"{target} is a dataset, but {option} is for the folder of a run: leave out {option}.")
+        given = {"--results": results_only, "--half": half, "--force": force}
+        if unused := [option for option, value in given.items() if value]:
+            raise RequestError(
+                f"{target} is a dataset, but {unused[0]} is for the folder of a run: leave out {unused[0]}."
+            )
         digests = release.lock_dataset(target)
         lines = "\n".join(f"{sha256}  {file}" for file, sha256 in digests.items())
         emit({"dataset": target, "sha256": digests}, as_json, lines)

@@ -21,7 +21,9 @@ def site(
     serve: Annotated[
         bool, Option("--serve", help="Serve the site to browsers on this machine until interrupted.")
     ] = False,
-    port: Annotated[int, Option(help="Port of --serve; 0 takes any free port.", min=0, max=65535)] = 8000,
+    port: Annotated[
+        int | None, Option(help="Port of --serve (default: 8000); 0 takes any free port.", min=0, max=65535)
+    ] = None,
     live: Annotated[
         bool, Option("--live/--no-live", help="Compile models that run in the browser (needs clang, wasm-ld and node).")
     ] = True,
@@ -33,7 +35,11 @@ def site(
     """Write the zoo as static web pages: tables, curves, papers, and models that run in the browser."""
     from zoo.publishing.site import builder
 
-    server = _server(out, port) if serve else None  # before the work, since the port may be taken
+    if port is not None and not serve:
+        raise RequestError("--port is for --serve: add --serve, or leave out --port.")
+    server = (
+        _server(out, 8000 if port is None else port) if serve else None
+    )  # before the work, since the port may be taken
     with progress("compile models") as bar:
         built = builder.build(out, live=live, onnx=onnx, report=bar)
     data = {**asdict(built), "folder": str(built.folder)}

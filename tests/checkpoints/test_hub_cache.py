@@ -117,6 +117,18 @@ def test_a_damaged_repository_is_listed_and_can_be_removed(here: Here, run: Run)
     assert other.exists()
 
 
+@pytest.mark.parametrize("pattern", ["me/*", "hf://me/*", "*"])
+def test_repositories_are_removed_by_a_pattern(here: Here, run: Run, pattern: str) -> None:
+    for repo in ("me/a", "me/b"):
+        here.hub.add(repo, here.content())
+        pull(here, f"hf://{repo}")
+    assert run("cache", "rm", "you/*")[0] == 2
+    assert len(cache.contents()) == 2
+    removed = json.loads(run("cache", "rm", pattern, "--json")[1])["removed"]
+    assert {str(cache.folder(repo)) for repo in ("me/a", "me/b")} <= set(removed)
+    assert cache.contents() == []
+
+
 def test_a_copy_over_a_pipe_is_an_error(here: Here, run: Run, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / configs.FILE)
     code, _, err = run("pull", OTHER, "--to", str(tmp_path))

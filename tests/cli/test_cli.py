@@ -574,6 +574,8 @@ def test_a_list_takes_several_patterns_and_patterns_to_leave_out(
         (("export", "--list", "star-*", "--pin"), "--list writes no file"),
         (("show", "mlp"), "mlp is feed-forward"),
         (("release", "runs/nowhere"), "There is no folder runs/nowhere"),
+        (("release", "mnist", "--force"), "mnist is a dataset, but --force is for the folder of a run"),
+        (("site", "--port", "1"), "--port is for --serve"),
     ],
 )
 def test_what_would_be_ignored_is_refused(run: Run, arguments: tuple[str, ...], words: str) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from ... import registry
 from ...errors import RequestError
 from ...utils import files
+from ...utils.arguments import matching
 from .. import configs
 from ..references import SCHEME, Reference
 from . import settings
@@ -265,27 +266,33 @@ def _claimed(blob: Path) -> Iterator[bool]:
 def remove(names: Sequence[str], dry_run: bool = False) -> Freed:
     """Remove repositories with all their revisions from the cache, and return what was removed.
 
-    names: registered models, hf://org/name or org/name. dry_run: only return what would be removed. Raises RequestError,
+    names: registered models, hf://org/name, org/name, or shell-style patterns of these. dry_run: only return what would be removed. Raises RequestError,
     before anything is removed, if one of `names` is not in the cache; and StorageError.
     """
     return _remove(list(dict.fromkeys(path for name in names for path in _folders(name))), dry_run)
 
 
 def _folders(name: str) -> list[Path]:
-    """Return the folders of a repository in the cache: that of its files and, if it exists, that of the client's locks.
+    """Return the folders of repositories in the cache: for each, that of its files and, if it exists, that of the client's locks.
 
     name: as for `remove`, whose RequestErrors this function raises.
     """
-    is_bare = "/" in name and not name.startswith(SCHEME)
-    reference = Reference.parse(f"{SCHEME}{name}" if is_bare else name)
-    if reference.revision is not None:
-        raise RequestError(f"{name}: only whole repositories can be removed. Leave out the revision.")
-    pin = None if reference.model is None else registry.find(reference.model).weights
-    repo = pin.repo if pin else reference.repo
-    if repo is None or repo not in {cached.repo for cached in contents()}:
+    cached = {each.repo for each in contents()}
+    if set(name) & set("*?["):
+        pinned = {model: pin.repo for model, pin in registry.load_lock().weights.items()}
+        named = {**{repo: repo for repo in cached}, **{f"{SCHEME}{repo}": repo for repo in cached}, **pinned}
+        repos = cached.intersection(named[each] for each in matching(named, name))
+    else:
+        is_bare = "/" in name and not name.startswith(SCHEME)
+        reference = Reference.parse(f"{SCHEME}{name}" if is_bare else name)
+        if reference.revision is not None:
+            raise RequestError(f"{name}: only whole repositories can be removed. Leave out the revision.")
+        pin = None if reference.model is None else registry.find(reference.model).weights
+        repos = cached.intersection([pin.repo if pin else reference.repo])
+    if not repos:
         raise RequestError(f"{name} is not in the cache. `rnnzoo cache list` shows the cached models.")
-    locks = cache_root() / ".locks" / folder(repo).name
-    return [folder(repo), *([locks] if locks.is_dir() else [])]
+    folders = [(folder(repo), cache_root() / ".locks" / folder(repo).name) for repo in sorted(repos)]
+    return [path for home, locks in folders for path in (home, *([locks] if locks.is_dir() else []))]
 
 
 def _remove(targets: list[Path], dry_run: bool) -> Freed:
