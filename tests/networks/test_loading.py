@@ -97,6 +97,21 @@ def test_a_network_on_meta_is_float32_whatever_torch_s_default_is() -> None:
     assert {(p.device.type, p.dtype) for p in net.parameters()} == {("meta", torch.float32)}
 
 
+class Mine(RecurrentNetwork):
+    """A network of a user's own class."""
+
+
+def test_a_subclass_loads_networks_of_its_own_class(tmp_path: Path) -> None:
+    network = build("star-1x4", inputs=2, outputs=3, device="cpu")
+    network.save_pretrained(tmp_path)
+    mine = Mine.from_pretrained(str(tmp_path), device="cpu")
+    assert type(mine) is Mine
+    x = torch.rand(2, 5, 2)
+    assert torch.equal(mine(x), network.eval()(x))
+    mine.save_pretrained(tmp_path / "again")
+    assert type(RecurrentNetwork.from_pretrained(str(tmp_path / "again"), device="cpu")) is RecurrentNetwork
+
+
 def test_from_pretrained_says_if_the_class_is_another(tmp_path: Path) -> None:
     saved(build(config(), device="cpu"), tmp_path)
     for cls in (Network, RecurrentNetwork):

@@ -53,10 +53,13 @@ def network_class(config: Config) -> Any:
     return import_object(NETWORKS["none" if interface.readout == "none" else interface.form], __package__)
 
 
-def meta_network(config: Config) -> Any:
-    """Return the network that `config` describes on the meta device: shapes without values, in float32."""
+def meta_network(config: Config, kind: Any = None) -> Any:
+    """Return the network that `config` describes on the meta device: shapes without values, in float32.
+
+    kind: a subclass of `network_class(config)` to construct instead of it.
+    """
     with torch.device("meta"):
-        return network_class(config)(config).to(torch.float32)  # torch's default dtype may be another
+        return (kind or network_class(config))(config).to(torch.float32)  # torch's default dtype may be another
 
 
 def refuse_large(network: ConfiguredModule, hint: str = "") -> None:

@@ -24,20 +24,20 @@ from ..utils.arguments import path_of, text_of
 from ..utils.text import has_secret
 from ..utils.version import __version__
 from . import golden
-from .base import ConfiguredModule, meta_network, refuse_large, resolve_device, resolve_dtype
+from .base import ConfiguredModule, meta_network, network_class, refuse_large, resolve_device, resolve_dtype
 
 
 def assemble(
     checkpoint: Checkpoint, *, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None,
-    allow_large: bool = False,
+    allow_large: bool = False, kind: Any = None,
 ) -> Any:  # fmt: skip
     """Return the Network of a checkpoint that is on this machine, with its weights and its tokenizer, in eval mode.
 
-    device, dtype, allow_large: as for `load`. Raises CheckpointError if a tensor is missing, unexpected, of another shape
+    device, dtype, allow_large: as for `load`. kind: as for `meta_network`. Raises CheckpointError if a tensor is missing, unexpected, of another shape
     or dtype, or not finite; SizeError and RequestError as `load` does.
     """
     config, target, target_dtype = checkpoint.config, resolve_device(device, meta=True), resolve_dtype(dtype)
-    network = meta_network(config)
+    network = meta_network(config, kind)
     if not allow_large:
         refuse_large(network, "; pass allow_large=True to build it")
     if target.type == "cpu":
@@ -112,13 +112,17 @@ class PretrainedMixin(ConfiguredModule):
     ) -> Self:  # fmt: skip
         """Return a network with weights, in eval mode: of the registry, of a folder, or of a repository (org/name) on the Hub.
 
-        The config decides the class of the network. Arguments and errors are those of `zoo.load`, which is as strict: no
-        tensor may be missing or unexpected, and nothing is unpickled. Raises RequestError if the network is not a `cls`.
+        The config decides the class of the network; a subclass of that class gives networks of its own class. Arguments and
+        errors are those of `zoo.load`, which is as strict: no tensor may be missing or unexpected, and nothing is unpickled.
+        Raises RequestError if the config's network is not a `cls`.
         """
         reference = Reference.parse(name_or_path, revision, bare_repo=True)
-        network = assemble(resolve(reference), device=device, dtype=dtype, allow_large=allow_large)
-        if not isinstance(network, cls):
-            raise RequestError(f"{reference.text} is a {type(network).__name__}, not a {cls.__name__}. Use zoo.load.")
+        checkpoint = resolve(reference)
+        described = network_class(checkpoint.config)
+        if not (issubclass(described, cls) or issubclass(cls, described)):
+            raise RequestError(f"{reference.text} is a {described.__name__}, not a {cls.__name__}. Use zoo.load.")
+        kind = cls if issubclass(cls, described) else described
+        network = assemble(checkpoint, device=device, dtype=dtype, allow_large=allow_large, kind=kind)
         if classes is not None:
             network.reset_head(classes)
         return network
