@@ -165,6 +165,11 @@ def test_a_release_keeps_the_other_pins_and_leaves_out_what_is_not_finished(
     [
         ("Split(waves, classes,", "Split(waves, classes[1:],", "has 2,000 examples, but 1,999 targets"),
         ("Split(waves, classes,", "Split(waves, classes.int(),", "must be torch.int64"),
+        (
+            "Split(waves, classes,",
+            "Split(waves, torch.full_like(classes, -100),",
+            "has no target: each is NaN or IGNORED",
+        ),
         ("Split(waves, classes,", "Split(waves.numpy(), classes,", "raw of the type ndarray; they must be a tensor"),
         ("prepare=", "lengths=torch.ones(3), prepare=", "but 3 lengths"),
         ("(TaskData)", "", "not a subclass of zoo.data.base.TaskData"),

@@ -176,6 +176,11 @@ class TaskData(ABC):
                 return f"has {len(split.raw):,} examples, but {len(tensor):,} {title}"
         if self.task.target in ("class", "token") and split.targets.dtype not in (torch.int64, torch.uint8):
             return f"has classes of {split.targets.dtype}; they must be torch.int64 (targets.long())"
+        targets = split.targets
+        # torch takes IGNORED for 156 beside torch.uint8
+        absent = targets.isnan() if targets.is_floating_point() else (targets == IGNORED) & (targets < 0)
+        if absent.all():
+            return "has no target: each is NaN or IGNORED"
         return None
 
     @abstractmethod
