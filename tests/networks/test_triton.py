@@ -227,7 +227,7 @@ REFUSED = {
 def test_what_it_cannot_run_it_refuses(case: str, spec: dict[str, object], device: str) -> None:
     net = network(case, **{"dtype": torch.float32, "layers": 1, **spec}).to(device)
     net.backend = "fused"
-    with pytest.raises(RequestError, match="No fused scan"):
+    with pytest.raises(RequestError, match="No fused or linear scan"):
         net(normal(2, 3, 2, dtype=spec.get("dtype", torch.float32)).to(device))
 
 
