@@ -78,7 +78,7 @@ def test_splits_differ_and_other_numbers_are_refused(task: str) -> None:
     assert not torch.equal(split(task, "validation").raw, split(task, "test").raw[:2000])
     known = registry.load_registry()
     fewer = known.datasets["probes"].model_copy(update={"test": 10})
-    with pytest.raises(DataError, match="other numbers than the locked ones"):
+    with pytest.raises(DataError, match="do not match the locked sha256"):
         task_data(known.all_tasks[task], fewer).split("test")
 
 

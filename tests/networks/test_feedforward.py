@@ -285,7 +285,7 @@ def test_circles():
             assert points.mean(0).norm() < 4 * radius / math.sqrt(n)  # all around
         seen.append(split.raw[0])
     assert not torch.equal(seen[0], seen[1])
-    with pytest.raises(DataError, match="other numbers than the locked"):
+    with pytest.raises(DataError, match="do not match the locked sha256"):
         task_data(known.tasks["circles"], known.datasets["circles"].model_copy(update={"test": 999})).split("test")
     with pytest.raises(RequestError, match="no layout"):
         task_data(known.tasks["circles"].model_copy(update={"layout": "rows"}), known.datasets["circles"])
