@@ -10,16 +10,12 @@ from typer import Argument, Option
 from zoo import registry
 from zoo.errors import RequestError, StorageError
 from zoo.registry import index
+from zoo.utils.arguments import is_pattern
 
 
 def complete_name(incomplete: str) -> list[str]:
     """Return the names of the models that begin with `incomplete`. The shell's completion calls this function."""
     return [name for name in index.read() or registry.models() if name.startswith(incomplete)]
-
-
-def is_pattern(name: str) -> bool:
-    """Return True if `name` contains a wildcard: *, ? or [."""
-    return bool(set(name) & set("*?["))
 
 
 def expand(names: Sequence[str]) -> list[str]:

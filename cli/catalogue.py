@@ -15,7 +15,7 @@ from zoo.checkpoints import figures
 from zoo.errors import RequestError, UnknownNameError
 from zoo.registry import index
 from zoo.registry.metrics import TARGETS
-from zoo.utils.arguments import matching
+from zoo.utils.arguments import is_pattern, matching
 
 from .arguments import Address, AsJson, CellOption, Patterns, Plot, TaskOption, Timeout
 from .output import columns, emit, say
@@ -269,7 +269,7 @@ def compare(
     from zoo.publishing import comparison, literature
 
     (pattern,) = patterns or ["*"]
-    if patterns and not set(pattern) & set("*?["):
+    if patterns and not is_pattern(pattern):
         _named(patterns)  # refuses a name that does not exist
     options = {} if runs is None else {"results_of": comparison.in_folder(runs)}
     rows = comparison.rows(pattern, task=task, cell=cell, paper=paper, measured=measured, **options)

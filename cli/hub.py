@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Exit, Option, Typer
 
 from zoo.errors import CheckpointError, RequestError, ZooError
+from zoo.utils.arguments import is_pattern
 from zoo.utils.text import size_text
 
-from .arguments import AsJson, DryRun, Timeout, expand, is_pattern, model_argument
+from .arguments import AsJson, DryRun, Timeout, expand, model_argument
 from .output import columns, emit, progress, say
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from typer import Argument, Option
 
 from zoo import registry
 from zoo.errors import CheckpointError, RequestError
+from zoo.utils.arguments import is_pattern
 from zoo.utils.text import counted
 
-from .arguments import AsJson, DryRun, Name, Names, Timeout, expand, is_pattern, model_argument
+from .arguments import AsJson, DryRun, Name, Names, Timeout, expand, model_argument
 from .output import ask, columns, emit, progress, say
 
 

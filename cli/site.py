@@ -37,9 +37,8 @@ def site(
 
     if port is not None and not serve:
         raise RequestError("--port is for --serve: add --serve, or leave out --port.")
-    server = (
-        _server(out, 8000 if port is None else port) if serve else None
-    )  # before the work, since the port may be taken
+    # before the work, since the port may be taken
+    server = _server(out, 8000 if port is None else port) if serve else None
     with progress("compile models") as bar:
         built = builder.build(out, live=live, onnx=onnx, report=bar)
     data = {**asdict(built), "folder": str(built.folder)}

@@ -12,9 +12,10 @@ from typer import Argument, Option
 from zoo import registry
 from zoo.errors import RequestError
 from zoo.registry.metrics import METRICS, TARGETS
+from zoo.utils.arguments import is_pattern
 from zoo.utils.text import ahead_text
 
-from .arguments import Address, AsJson, Device, content_of, is_pattern, model_argument, number
+from .arguments import Address, AsJson, Device, content_of, model_argument, number
 from .output import CONTINUES, columns, dumped, emit, progress, say
 
 if TYPE_CHECKING:

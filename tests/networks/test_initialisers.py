@@ -1,4 +1,4 @@
-"""Snitial values."""
+"""Initial values."""
 
 import math
 from itertools import pairwise

@@ -1,6 +1,6 @@
 """FastRNN and FastGRNN (Kusupati, Singh, Bhatia, Kumar, Jain & Varma 2018): a weighted residual sum, and one with a gate.
 
-The recurrent matrix has full rank, or is a product U_1 U_2 of the option `recurrent_rank`. Snitial values are those of the
+The recurrent matrix has full rank, or is a product U_1 U_2 of the option `recurrent_rank`. Initial values are those of the
 authors' code (microsoft/EdgeML).
 """
 

@@ -45,7 +45,7 @@ class S4D(LinearRecurrence):
 
     A unit has `states` complex numbers, half of the paper's N, and a system of its own, with one input and one output.
     `spectrum` is A at initialisation: "lin" -1/2 + i pi n, "inv" -1/2 + i (N / pi) (N / (2n + 1) - 1), or "real"
-    -(n + 1). `discretization` is "zoh" or "bilinear". B and C enter as their product only: B is 1. Snitial values are those of
+    -(n + 1). `discretization` is "zoh" or "bilinear". B and C enter as their product only: B is 1. Initial values are those of
     the authors' code: Delta log-uniform in [0.001, 0.1], C of variance 1, D normal.
     """
 

@@ -1,4 +1,4 @@
-"""Snitial values of all parameters, drawn from one generator in the order of the modules.
+"""Initial values of all parameters, drawn from one generator in the order of the modules.
 
 The functions for one direction also fill parameters with leading dimensions, which hold the values of many networks that an
 analysis draws at once.

@@ -40,6 +40,11 @@ def plain(value: Any) -> Any:
     return value.tolist() if type(value).__module__ == "numpy" else value
 
 
+def is_pattern(name: str) -> bool:
+    """Return whether `name` contains a wildcard: *, ? or [."""
+    return bool(set(name) & set("*?["))
+
+
 def matching(names: Iterable[str], pattern: object, exclude: object = ()) -> list[str]:
     """Return the names that match `pattern`, or one of several shell-style patterns, and none of those in `exclude`, in order.
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from ... import registry
 from ...errors import RequestError
 from ...utils import files
-from ...utils.arguments import matching
+from ...utils.arguments import is_pattern, matching
 from .. import configs
 from ..references import SCHEME, Reference
 from . import settings
@@ -266,19 +266,20 @@ def _claimed(blob: Path) -> Iterator[bool]:
 def remove(names: Sequence[str], dry_run: bool = False) -> Freed:
     """Remove repositories with all their revisions from the cache, and return what was removed.
 
-    names: registered models, hf://org/name, org/name, or shell-style patterns of these. dry_run: only return what would be removed. Raises RequestError,
+    names: registered models, hf://org/name, org/name, or shell-style patterns of these. dry_run: only return what would be
+    removed. Raises RequestError,
     before anything is removed, if one of `names` is not in the cache; and StorageError.
     """
     return _remove(list(dict.fromkeys(path for name in names for path in _folders(name))), dry_run)
 
 
 def _folders(name: str) -> list[Path]:
-    """Return the folders of repositories in the cache: for each, that of its files and, if it exists, that of the client's locks.
+    """Return the folders of repositories in the cache: for each, that of its files and, if there is one, that of its locks.
 
     name: as for `remove`, whose RequestErrors this function raises.
     """
     cached = {each.repo for each in contents()}
-    if set(name) & set("*?["):
+    if is_pattern(name):
         pinned = {model: pin.repo for model, pin in registry.load_lock().weights.items()}
         named = {**{repo: repo for repo in cached}, **{f"{SCHEME}{repo}": repo for repo in cached}, **pinned}
         repos = cached.intersection(named[each] for each in matching(named, name))
