@@ -33,7 +33,6 @@ def generate(
 
     Text appears as it is drawn. Music becomes a MIDI file, and a picture of its piano roll.
     """
-    from zoo import registry
     from zoo.checkpoints.references import Reference
     from zoo.checkpoints.sources import resolve
     from zoo.data import generation, midi
@@ -42,8 +41,7 @@ def generate(
     from zoo.utils import files
 
     checkpoint = resolve(Reference.parse(name))
-    task = registry.load_registry().all_tasks.get(checkpoint.config.task)
-    if task is not None and task.family == "music" and find_spec("mido") is None:  # said before the work, not after
+    if generation.plays(checkpoint.config) and find_spec("mido") is None:  # said before the work, not after
         raise MissingExtraError("mido", "music")
     network = loading.assemble(checkpoint, device="cpu")
     if generation.writes(network):

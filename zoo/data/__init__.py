@@ -5,7 +5,7 @@ from typing import get_args
 
 from .. import registry
 from ..errors import DataError, first_line
-from ..registry.schema import TASKS, Dataset, Task
+from ..registry.schema import TASKS, Config, Dataset, Task
 from ..utils import import_object, paths
 from ..utils.arguments import check_name, text_of
 from .base import Split, SplitName, TaskData
@@ -36,6 +36,13 @@ def task_data(task: Task, dataset: Dataset) -> TaskData:
     if not (isinstance(family, type) and issubclass(family, TaskData)):
         raise DataError(f"The task family {task.family} is not a subclass of zoo.data.base.TaskData, which it must be.")
     return family(task, dataset)
+
+
+def data_of(config: Config) -> TaskData | None:
+    """Return the data of the task that a config names; None if the registry has no such task. Raises as `task_data` does."""
+    known = registry.load_registry()
+    task = known.all_tasks.get(config.task)
+    return None if task is None else task_data(task, known.datasets[task.dataset])
 
 
 def examples(name: str, split: SplitName = "test") -> Split:

@@ -7,14 +7,16 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from .. import registry
 from ..checkpoints.tokenizer import RESERVED, StreamTokenizer
 from ..errors import RequestError, shown
 from ..networks import loading
 from ..networks.base import evaluating, unwrapped
 from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
+from ..registry.schema import Config
 from ..utils.arguments import plain, text_of
+from . import data_of
+from .music import Music
 
 SOUNDS = "|"
 """Separates the frames of a prompt of music."""
@@ -64,6 +66,12 @@ def writes(network: Network) -> bool:
     return isinstance(network.tokenizer, StreamTokenizer) and network.interface.outputs == network.interface.vocabulary
 
 
+def plays(config: Config) -> bool:
+    """Return True if networks of this config predict the next frame of a piece of music."""
+    # a head that was replaced has classes of its own, and no keys
+    return config.interface.classes is None and isinstance(data_of(config), Music)
+
+
 def stream_text(
     network: Network,
     prompt: str = "",
@@ -105,10 +113,7 @@ def _frames(
 ) -> Iterator[Tensor]:
     """Yield the frames, (keys,), of 0 and 1, with which a network of music continues a prompt. Arguments: see `generate`."""
     _check(length, temperature, top_k, seed)
-    task = registry.load_registry().all_tasks.get(network.config.task)
-    # a head that was replaced has classes of its own, and no keys
-    is_music = task is not None and task.family == "music" and network.interface.classes is None
-    if not isinstance(network, RecurrentNetwork) or not is_music:
+    if not isinstance(network, RecurrentNetwork) or not plays(network.config):
         raise RequestError(
             f"{network.config.name} predicts neither text nor music. `rnnzoo list --task shakespeare` and `--task jsb` show "
             "networks that do."

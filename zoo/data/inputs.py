@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from .. import registry
 from ..checkpoints.tokenizer import StreamTokenizer
 from ..errors import MissingExtraError, RequestError, shown
 from ..networks.network import Network
 from ..networks.story_reader import StoryReader
-from . import examples, task_data
+from . import data_of
+from .speech import FSDD
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -37,12 +37,9 @@ def read_example(network: Network, content: bytes) -> tuple[Tensor, Tensor | Non
     """
     if network.interface.vocabulary is not None:
         return _tokens(network, content)
-    known = registry.load_registry()
-    task = known.all_tasks.get(network.config.task)
-    if task is not None:
-        x = task_data(task, known.datasets[task.dataset]).read_file(network.config.name, content)
-        if x is not None:
-            return x, None
+    data = data_of(network.config)
+    if data is not None and (x := data.read_file(network.config.name, content)) is not None:
+        return x, None
     if content.startswith(IMAGES) or (content.startswith(b"RIFF") and content[8:12] == b"WEBP"):
         return _image(network, content), None
     return _numbers(network, content), None
@@ -73,13 +70,12 @@ def _tokens(network: Network, content: bytes) -> tuple[Tensor, Tensor]:
 
 def listens(network: Network) -> bool:
     """Return True if a network reads speech: log-mel frames of spoken digits."""
-    task = registry.load_registry().all_tasks.get(network.config.task)
-    return task is not None and task.family == "fsdd"
+    return isinstance(data_of(network.config), FSDD)
 
 
 def _image(network: Network, content: bytes) -> Tensor:
-    task = network.config.task
-    split = examples(task) if task in registry.load_registry().all_tasks else None
+    data = data_of(network.config)
+    split = data.split("test") if data is not None else None
     if split is None or split.image is None:
         raise RequestError(
             f"{network.config.name} does not read images. Give it comma-separated numbers, a line for each time step."

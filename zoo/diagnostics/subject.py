@@ -14,7 +14,7 @@ from ..cells import CELLS, FEEDFORWARD, cell_class
 from ..cells.base import State
 from ..checkpoints import sources
 from ..checkpoints.references import Reference
-from ..data import task_data
+from ..data import data_of, task_data
 from ..errors import RequestError, UnknownNameError
 from ..networks import loading
 from ..networks.base import evaluating, network_class
@@ -136,9 +136,9 @@ def sample(
     weights = "untrained" if network is None else "trained"
     if network is None:
         network = build(config, device="cpu", seed=seed).eval()
-    if config.task in registry.load_registry().all_tasks and needs != "network":
+    data = None if needs == "network" else data_of(config)
+    if data is not None:
         task = task_of(config, outputs=needs == "labels")
-        data = task_data(task, registry.load_registry().datasets[task.dataset])
         if weights == "untrained":
             data.prepare_network(network)
         split = data.split("test")
