@@ -138,6 +138,14 @@ def test_files_stay_small_and_say_what_they_are(path: Path) -> None:
     assert ast.get_docstring(ast.parse(text)) or path.name == "__main__.py"
 
 
+OTHER_SOURCES = [path for kind in ("cpp", "h", "js", "css", "html") for path in sorted(ROOT.glob(f"zoo/**/*.{kind}"))]
+
+
+@pytest.mark.parametrize("path", OTHER_SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_of_other_languages_stay_small(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 350
+
+
 @pytest.mark.parametrize("path", sorted(ROOT.glob("zoo/cells/*.py")), ids=lambda path: path.name)
 def test_cells_stay_tiny(path: Path) -> None:
     for node in ast.parse(path.read_text()).body:

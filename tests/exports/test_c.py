@@ -12,12 +12,15 @@ import pytest
 import torch
 from helpers import CASES, CELLS, READOUTS, can, config, each, network, normal
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional
 
 from zoo import load
 from zoo.cells.base import Cell, State
 from zoo.errors import ExportError, RequestError
 from zoo.exports.c import CRuntime, Node, Traces, WasmRuntime
 from zoo.exports.c.header import header
+from zoo.exports.c.operations import formula
 from zoo.exports.c.tracing import trace
 from zoo.exports.writing import Exported, export
 from zoo.networks import golden
@@ -302,6 +305,18 @@ console.log(JSON.stringify([...new Float32Array(memory.buffer, logits(), outputs
 """)
     output = subprocess.run(["node", str(script)], check=True, capture_output=True, text=True).stdout
     torch.testing.assert_close(torch.tensor(json.loads(output)), net(x)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("function", "text"), [
+    (lambda x: functional.softplus(x), "-RNN_log_sigmoid(-{})"), (lambda x: functional.softplus(x, 2.0), None),
+    (lambda x: torch.rsub(x, 1.0), "{1} - {0}"), (lambda x: torch.rsub(x, 1.0, alpha=3), None),
+    (lambda x: functional.gelu(x), "0.5f * {0} * (1.0f + RNN_erf(0.70710678f * {0}))"),
+])  # fmt: skip
+def test_options_that_c_does_not_know_have_no_formula(function: Callable[[Tensor], Tensor], text: str | None) -> None:
+    graph = make_fx(function)(torch.rand(3)).graph
+    (node,) = (node for node in graph.nodes if node.op == "call_function")
+    found = formula(node)
+    assert (found and found[0]) == text
 
 
 def test_what_has_no_c(

@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import dataclasses
 import functools
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from scans import BUILT, PLANNED, check_both_scans, close, distance, each_instru
 from torch import Tensor
 
 from zoo.cells import projections
-from zoo.networks.kernels import compiled, interface
+from zoo.networks.kernels import compiled, interface, shared
 from zoo.networks.network import Network
 from zoo.networks.stack import NetworkState
 
@@ -249,6 +250,27 @@ def test_the_number_of_threads_changes_nothing_but_rounding() -> None:
         torch.set_num_threads(threads)
     close(actual[1:3], [actual[0]] * 2)
     same(actual[1], actual[3], 0)
+
+
+@pytest.mark.parametrize("case", ["lstm", "mingru"])
+def test_gradients_of_biases_are_sums_that_round_little(case: str) -> None:
+    """50,000 numbers added one after the other in float32 would be off by some 1e-5 of the sum."""
+    net, x = small(case, units=4, layers=1), normal(64, 784, 2, dtype=torch.float32)
+    exact = copy.deepcopy(net).double()
+    exact.backend = "plain"
+    for each in (net, exact):
+        each(x.to(each.dtype)).square().sum().backward()
+    for (name, p), q in zip(net.named_parameters(), exact.parameters(), strict=True):
+        if name.endswith("bias") and "layers" in name:
+            assert distance(p.grad, q.grad) < 1e-6, name
+
+
+def test_a_plan_without_a_row_in_the_library_is_an_error() -> None:
+    layer = shared.planned(small("star", layers=1).layers[0].forward_direction)
+    assert layer is not None
+    unknown = dataclasses.replace(layer, plan=dataclasses.replace(layer.plan, name="no-such-cell"))
+    with pytest.raises(NotImplementedError, match="has no row 'no-such-cell' in CELLS"):
+        compiled.CompiledScan(unknown, None, None)
 
 
 def test_a_library_of_other_sources_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

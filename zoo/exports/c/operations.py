@@ -1,5 +1,7 @@
 """The operations of torch in C, entry by entry: what a step of a cell may compute besides its matrix products."""
 
+from string import Formatter
+
 from torch import fx
 
 from .tracing import ATEN
@@ -56,6 +58,9 @@ def formula(node: fx.Node) -> tuple[str, tuple[Argument, ...]] | None:
     """
     text = _FORMULAS.get(node.target)
     if text is None or node.kwargs.keys() - {"alpha", "value"} or any(v != 1 for v in node.kwargs.values()):
+        return None
+    fields = [field for _, field, _, _ in Formatter().parse(text) if field is not None]
+    if len(node.args) != len(fields if "" in fields else set(fields)):  # an option by position
         return None
     return text, node.args
 

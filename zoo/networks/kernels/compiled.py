@@ -130,6 +130,8 @@ class CompiledScan:
         lib = interface.library()
         assert lib is not None
         self.library, self.cell = lib, lib.rnnzoo_cell(layer.plan.name.encode())
+        if self.cell is None:
+            raise NotImplementedError(f"native/scan.cpp has no row {layer.plan.name!r} in CELLS, which plans.py names.")
 
     def new_tape(self, x: Tensor) -> Tensor:
         """Return an empty tape, (time, batch, floats of a step): memory for values that the backward pass needs."""

@@ -25,7 +25,7 @@ STATES = 4
 
 
 class NativeProduct(ctypes.Structure):
-    """The structure `Product` of native/scan.cpp, field by field."""
+    """The structure `Product` of native/job.h, field by field."""
 
     _fields_ = [(n, pointer) for n in ("weight", "bias", "weight_gradient", "bias_gradient")] + [
         (n, _int) for n in ("phase", "block", "blocks")
@@ -33,7 +33,7 @@ class NativeProduct(ctypes.Structure):
 
 
 class NativeJob(ctypes.Structure):
-    """The structure `Job` of native/scan.cpp, field by field."""
+    """The structure `Job` of native/job.h, field by field."""
 
     _fields_ = [
         ("cell", pointer),

@@ -1,6 +1,6 @@
 // Products of matrices whose entries are rounded to bfloat16, summed in float32: in the matrix unit of a processor that
-// has one (Intel's AMX), by the instruction for pairs of halves of one that has this (AVX-512), else as those of any other
-// numbers. A half is a bfloat16 here, never a float16.
+// has one (Intel's AMX), by the instruction for pairs of halves of one that has this (AVX-512), otherwise by ordinary float32
+// products of rounded numbers. A half is a bfloat16 here, never a float16.
 #pragma once
 
 #include "matrix.h"
@@ -23,7 +23,7 @@ static inline Buffer rounded(const float* from, long row, long rows, long n) {
 }
 
 // How they are computed: rounded beforehand, and then as any others; by pairs; by tiles.
-enum class Means { ROUNDING, PAIRS, TILES };  // zoo/doctor.py has words for them, in this order
+enum class Means { ROUNDING, PAIRS, TILES };  // cli/doctor.py has words for them, in this order
 
 #if defined(__AVX512F__) && defined(__x86_64__) && defined(__linux__)
 
@@ -44,7 +44,7 @@ class Halves {
     static constexpr long SIDE = 16, DEEP = 32;
     bool used;
 
-    static long tiles(long depth) { return (depth + DEEP - 1) / DEEP; }
+    static long tile_count(long depth) { return (depth + DEEP - 1) / DEEP; }
 
     static Means ask() {
         unsigned a, b, c, d, pairs = 0;
@@ -107,7 +107,7 @@ class Halves {
             for (int r = 0; r < many; r++)
 #pragma GCC unroll 8
                 for (int c = 0; c < C; c++) sum[r][c] = (__m512)at(to.first + r * to.first_row + c * SIDE);
-            const long deep = tiles(depth);
+            const long deep = tile_count(depth);
             for (long pair = 0; 2 * pair < depth; pair++) {
                 const Tile& left = a[first / SIDE * deep + pair / SIDE];
                 const Tile* right = b + pair / SIDE;
@@ -173,7 +173,7 @@ class Halves {
 
     // A plain right factor as its tiles, column by column of them.
     WITH_PAIRS static Buffer tiled(Right b) {
-        Buffer memory(tiles(b.depth) * b.columns * DEEP / 2);
+        Buffer memory(tile_count(b.depth) * b.columns * DEEP / 2);
         Tile* to = reinterpret_cast<Tile*>(static_cast<float*>(memory));
         for (long column = 0; column < b.columns; column += SIDE)
             for (long k = 0; k < b.depth; k += DEEP) *to++ = tile(b.data + k * b.columns + column, b.columns, b.depth - k, SIDE);
@@ -184,7 +184,7 @@ class Halves {
     // anything: a row of a product depends on no other.
     WITH_PAIRS static void multiply(Out out, long rows, const float* a, long row, long step, Right b) {
         constexpr long most = 2 * SIDE;
-        const long deep = tiles(b.depth);
+        const long deep = tile_count(b.depth);
         static thread_local std::vector<Tile> block;
         if (long(block.size()) < 2 * deep) block.resize(2 * deep);
         alignas(64) float spare[most * most];

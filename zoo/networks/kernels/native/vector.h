@@ -30,8 +30,8 @@ static inline long padded(long n) { return (n + LANES - 1) / LANES * LANES; }
 static inline vec& at(float* p) { return *reinterpret_cast<vec*>(p); }
 static inline const vec& at(const float* p) { return *reinterpret_cast<const vec*>(p); }
 
-// The halves of two rows of 2 D by 2 D blocks: the lanes of a whose number has bit D change places with those of b that
-// have it not.
+// Swaps halves of two rows of 2 D by 2 D blocks: the lanes of a whose number has bit D with the lanes of b whose number lacks
+// it.
 template <int D, class V, int... I>
 static inline void exchange(V& a, V& b, std::integer_sequence<int, I...>) {
     const V kept = a;

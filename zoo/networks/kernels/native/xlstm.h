@@ -20,11 +20,12 @@ struct SLSTM {  // tape: the scaled gates i and f, z, o, the derivative of log f
     static constexpr bool tape_per_phase = false;
     static void forward(int, const Point& p) {
         const vec log_i = p.a(0), log_f = Forget::log(p.a(1)) + p.old(3), z = tanh(p.a(2)), o = sigmoid(p.a(3));
-        const vec c = p.old(1), n = p.old(2), m = p.now(3) = (n == vec{}) | (log_i > log_f) ? log_i : log_f;
+        const vec c = p.old(1), n = p.old(2), m = (n == vec{}) | (log_i > log_f) ? log_i : log_f;
         const vec i = exponential(log_i - m), f = exponential(log_f - m);
         p.keep(0, i), p.keep(1, f), p.keep(2, z), p.keep(3, o), p.keep(4, Forget::slope(p.a(1))), p.keep(5, c), p.keep(6, n);
         p.now(1) = f * c + i * z;
         p.now(2) = f * n + i;
+        p.now(3) = m;
         p.now() = o * p.now(1) / p.now(2);
     }
     static void backward(int, const Point& p) {
