@@ -24,15 +24,15 @@ from torch import Tensor
 
 from cli.output import say
 from zoo import export, load
-from zoo.diagnostics.benchmark import Contender, Workload, machine
+from zoo.diagnostics.benchmark import Workload, machine
 from zoo.exports.c import CRuntime
 from zoo.exports.c.building import compile_library
 from zoo.exports.formats import FORMATS
 from zoo.networks.recurrent import RecurrentNetwork
 
-from .exports import least
 from .hand_written import HandWritten
 from .stacks import FOLDER, arguments, write_rows
+from .timing import least, versions
 
 MODELS = ("star-16x64-pmnist", "lstm-4x128-pmnist", "gru-1x128-mnist-rows")
 BY_HAND = "star-16x64-pmnist"
@@ -40,27 +40,32 @@ BY_HAND = "star-16x64-pmnist"
 FAST_MATH = {"": (), ", -ffast-math": ("-ffast-math",)}
 STEPS, REPEATS = 28, 140
 """Steps in a pass, and passes. A pass is so short that other programs seldom interrupt it: the least time has no wait."""
-BROWSER_STEPS = 98
-"""Steps in a pass in a browser. They are more, because a browser's clock has a resolution of a tenth of a millisecond."""
+PROGRAMS = ["onnxruntime", "cc", "clang", "node", "chromium"]
 TIMING = """
-function time(bytes) {
+function time(bytes, steps) {
   const { exports } = new WebAssembly.Instance(new WebAssembly.Module(bytes));
   const { memory, init, step, state, x, logits, inputs } = exports;
   const input = new Float32Array(memory.buffer, x(), inputs());
-  let least = Infinity;
-  for (let round = 0; round < 240; round++) {
-    init(state());
+  function run(passes) {
     const begin = performance.now();
-    for (let t = 0; t < %d; t++) {
-      input.fill((t %% 16) / 16);
-      step(state(), x(), logits());
+    for (let pass = 0; pass < passes; pass++) {
+      init(state());
+      for (let t = 0; t < steps; t++) {
+        input.fill((t % 16) / 16);
+        step(state(), x(), logits());
+      }
     }
-    least = Math.min(least, performance.now() - begin);
+    return performance.now() - begin;
   }
+  let passes = 1;
+  while (run(passes) < 20) passes *= 2;
+  let least = Infinity;
+  for (let round = 0; round < 12; round++) least = Math.min(least, run(passes) / passes);
   return least;
 }
 """
-"""JavaScript function that returns the least milliseconds of a pass over 240 rounds. The engine compiles in the first ones."""
+"""JavaScript function that returns the milliseconds of a pass of `steps` steps, the least of 12 rounds. A round takes at least 20 ms, since a
+browser's clock has a resolution of a tenth of a millisecond. The engine compiles before the rounds."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ class Timed:
     """A way to run the time steps: an exported file in a runtime."""
 
     run: Callable[[], float]
-    """Runs STEPS steps, and returns their seconds."""
+    """Runs passes of STEPS steps, and returns the least seconds of a pass."""
     bytes: int | None = None
     """Size of the exported file."""
     compiled: int | None = None
@@ -105,13 +110,11 @@ def by_hand(network: RecurrentNetwork, x: Tensor, folder: Path) -> dict[str, Tim
 def in_node(module: Path, folder: Path) -> Callable[[], float]:
     """Return a function that runs the steps in node and returns the least seconds of STEPS steps. module: a .wasm file."""
     script = folder / "time.mjs"
-    script.write_text(
-        f'import fs from "node:fs";{TIMING % BROWSER_STEPS}console.log(time(fs.readFileSync(process.argv[2])));'
-    )
+    script.write_text(f'import fs from "node:fs";{TIMING}console.log(time(fs.readFileSync(process.argv[2]), {STEPS}));')
 
     def run() -> float:
         done = subprocess.run(["node", str(script), str(module)], check=True, capture_output=True, text=True)
-        return float(done.stdout) / 1e3 * STEPS / BROWSER_STEPS
+        return float(done.stdout) / 1e3
 
     return run
 
@@ -122,13 +125,13 @@ def in_chromium(module: Path, folder: Path) -> Callable[[], float]:
     content = base64.b64encode(module.read_bytes()).decode()
     bytes_ = f'Uint8Array.from(atob("{content}"), (c) => c.charCodeAt(0))'
     page.write_text(
-        f"<body><script>{TIMING % BROWSER_STEPS}document.body.textContent = `[${{time({bytes_})}}]`;</script></body>"
+        f"<body><script>{TIMING}document.body.textContent = `[${{time({bytes_}, {STEPS})}}]`;</script></body>"
     )
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", page.as_uri()]
 
     def run() -> float:
         done = subprocess.run(command, check=True, capture_output=True, text=True)
-        return float(done.stdout.partition("[")[2].partition("]")[0]) / 1e3 * STEPS / BROWSER_STEPS
+        return float(done.stdout.partition("[")[2].partition("]")[0]) / 1e3
 
     return run
 
@@ -174,7 +177,7 @@ def main() -> None:
             sizes = {"bytes": each.bytes} | ({"compiled": each.compiled} if each.compiled else {})
             rows.append({"network": name, "pass": label, **sizes, "seconds": seconds[label] / STEPS})
             say(f"{name}, {label}: {1e6 * rows[-1]['seconds']:.1f} µs per step, {sizes}")
-    about = machine(Workload(1, 1, options.threads), [Contender("torch", load(MODELS[0], device="cpu").config)])
+    about = {**machine(Workload(1, 1, options.threads), []), **versions(PROGRAMS)}
     write_rows(options.out, about, options.rounds, "rows", rows, "minimum")
 
 

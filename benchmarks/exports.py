@@ -10,10 +10,8 @@ kept if the file has none on more. Test sets are read from $RNNZOO_DATA. `rnnzoo
 
 import argparse
 import copy
-import math
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -40,7 +38,11 @@ from zoo.registry.metrics import TARGETS
 from zoo.training.evaluation import score
 from zoo.utils import provenance
 
+from .timing import least
+
 ROUNDS, STEPS = 5, 200
+LONGER = 10
+"""How many times as long a sequence is in the second call by which steps are timed."""
 BATCH = 500
 QUANTIZE: dict[str, tuple[str | None, ...]] = {"no": (None,), "int8": ("int8",), "both": (None, "int8")}
 
@@ -106,9 +108,17 @@ def seconds(network: Network, sequence: Runtime, step: Runtime | None) -> dict[s
     """Return the microseconds of a step, unless `step` is None, and the milliseconds of a sequence of the task's length."""
     x, lengths = example_input(network)
     x, lengths = x[:1], lengths[:1]
-    times = {"sequence_ms": 1e3 * least(lambda: sequence.sequence(x, lengths if lengths.numel() else None))}
-    if isinstance(step, StepRuntime):  # takes the steps of a sequence itself; a call for each would time ctypes
-        times["step_us"] = 1e3 * times["sequence_ms"] / x.shape[1]
+
+    def sequences(repeats: int) -> float:
+        """Return the seconds of one call with the sequence, repeated."""
+        longer, ends = torch.cat([x] * repeats, 1), repeats * lengths if lengths.numel() else None
+        sequence.sequence(longer, ends)  # warm-up
+        return least(lambda: sequence.sequence(longer, ends), ROUNDS)
+
+    once = sequences(1)
+    times = {"sequence_ms": 1e3 * once}
+    if isinstance(step, StepRuntime):  # takes the steps of a sequence itself; the call counts in both, and cancels
+        times["step_us"] = 1e6 * (sequences(LONGER) - once) / ((LONGER - 1) * x.shape[1])
     elif step is not None:
         one = x[:, 0].contiguous()
 
@@ -117,19 +127,9 @@ def seconds(network: Network, sequence: Runtime, step: Runtime | None) -> dict[s
             for _ in range(STEPS):
                 _, state = step.step(one, state)
 
-        times["step_us"] = 1e6 * least(steps) / STEPS
+        steps()  # warm-up
+        times["step_us"] = 1e6 * least(steps, ROUNDS) / STEPS
     return times
-
-
-def least(run: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """Return the least seconds of a call over `rounds` calls, after one warm-up call."""
-    run()
-    best = math.inf
-    for _ in range(rounds):
-        began = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - began)
-    return best
 
 
 def graphs(name: str, format: str) -> list[str]:
@@ -183,18 +183,18 @@ def main() -> None:
     parser.add_argument("--quantize", choices=list(QUANTIZE), default="no", help="8-bit weights, instead or as well")
     parser.add_argument("--limit", type=int, help="measure on the first N examples only, for slow runtimes")
     parser.add_argument("--missing", action="store_true", help="leave out what cards/exports.json has")
-    parser.add_argument("--no-times", action="store_true", help="compare only")
+    parser.add_argument("--no-times", action="store_true", help="compare only; stored times of this processor stay")
     options = parser.parse_args()
     if options.limit is not None and options.limit < 1:
         parser.error("--limit is the number of examples, at least 1")
     for model in sorted(registry.list_models(options.names, pretrained=True), key=cost):
         jobs = list(product(options.format, QUANTIZE[options.quantize]))
-        stored: dict[tuple[str, str | None], int] = {
-            (row.format, row.quantize): row.n for row in read() if row.model == model
+        stored: dict[tuple[str, str | None], Row] = {
+            (row.format, row.quantize): row for row in read() if row.model == model
         }
         if options.missing:
             wanted = min(examples(model), options.limit or examples(model))
-            jobs = [job for job in jobs if stored.get(job, 0) < wanted and graphs(model, job[0])]
+            jobs = [job for job in jobs if (job not in stored or stored[job].n < wanted) and graphs(model, job[0])]
         reference = Reference(model, options.limit) if jobs else None
         for format, quantize in jobs:
             assert reference is not None
@@ -204,7 +204,10 @@ def main() -> None:
                 say(f"{model} {format}: {error}")
                 continue
             say(f"{model} {format}: {row.text()}")
-            if row.n >= stored.get((format, quantize), 0):
+            before = stored.get((format, quantize))
+            if options.no_times and before is not None and (before.cpu, before.threads) == (row.cpu, row.threads):
+                row = row.model_copy(update={"step_us": before.step_us, "sequence_ms": before.sequence_ms})
+            if before is None or row.n >= before.n:
                 record(row)
 
 

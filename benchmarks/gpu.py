@@ -40,13 +40,15 @@ WARM_UPS = 3
 
 
 def forward(network: nn.Module, x: Tensor) -> None:
-    """Run a forward pass without recording a graph for gradients."""
+    """Run a forward pass in eval mode, without recording a graph for gradients."""
+    network.eval()  # in training mode, cuDNN would store what a backward pass needs
     with torch.no_grad():
         network(x)
 
 
 def training_step(network: nn.Module, x: Tensor) -> None:
     """Set gradients to None, then run a forward and a backward pass."""
+    network.train()
     network.zero_grad()
     network(x).logsumexp(-1).mean().backward()
 
@@ -70,14 +72,11 @@ class Zoo(nn.Module):
     scan.
     """
 
-    def __init__(
-        self, cell: str, layers: int, units: int, exact: str | None = None, backend: str = "fused",
-        associative: bool = False,
-    ):  # fmt: skip
+    def __init__(self, cell: str, layers: int, units: int, exact: str | None = None, associative: bool = False):
         super().__init__()
         network = zoo.build(stack(cell, layers, units, STEPS), device="cpu")
         assert isinstance(network, RecurrentNetwork)
-        network.backend = backend
+        network.backend = "fused"
         self.network, self.exact = network, exact
         self.hidden = devices.FUSED if associative else {}
 

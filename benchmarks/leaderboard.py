@@ -34,9 +34,10 @@ from zoo.training.evaluation import evaluate
 from zoo.training.trainer import train
 from zoo.utils import provenance
 
+from .timing import least
+
 FILE = Path(__file__).with_name("protocol.yaml")
 NAME = "leaderboard"
-MOST_UNITS = 4096
 ROUNDS, STEPS = 5, 200
 
 
@@ -97,7 +98,10 @@ class Protocol(Spec):
         The number of units is a multiple of `multiple`. Raises RequestError if the two numbers of parameters differ by more than
         the tolerance.
         """
-        low, high = 1, MOST_UNITS // multiple
+        high = 1
+        while count(multiple * high) < self.parameters:
+            high *= 2
+        low = high // 2 + 1
         while low < high:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if count(multiple * middle) < self.parameters else (low, middle)
@@ -204,14 +208,13 @@ def step_us(folder: Path) -> float:
     assert isinstance(network, RecurrentNetwork)
     x = example_input(network)[0][:1, 0]
     step = _step(network)
-    best = math.inf
-    for _ in range(ROUNDS):
-        _, state = step(x, None)
-        began = time.process_time()
+
+    def steps() -> None:
+        state = None
         for _ in range(STEPS):
             _, state = step(x, state)
-        best = min(best, time.process_time() - began)
-    return round(1e6 * best / STEPS, 1)
+
+    return round(1e6 * least(steps, ROUNDS, time.process_time) / STEPS, 1)
 
 
 def _step(network: RecurrentNetwork) -> Callable[..., Any]:

@@ -24,6 +24,7 @@ from zoo.diagnostics.benchmark import TRAINING, Contender, Workload, machine, st
 from zoo.diagnostics.benchmark.passes import passes_of
 
 from .stacks import FOLDER, arguments, write_rows
+from .timing import least
 
 STACK = {"layers": 4, "units": 128}
 LAYERS, UNITS = STACK.values()
@@ -97,14 +98,12 @@ def contenders(steps: int, batch: int) -> dict[str, Callable[[], object]]:
     }
 
 
-def least(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return {name: least processor seconds over the rounds} of each function."""
+def least_of_each(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Return {name: least processor seconds over the rounds}. In each round, the functions take turns."""
     seconds = dict.fromkeys(functions, float("inf"))
     for _ in range(rounds):
         for name, function in functions.items():
-            start = time.process_time()
-            function()
-            seconds[name] = min(seconds[name], time.process_time() - start)
+            seconds[name] = min(seconds[name], least(function, 1, time.process_time))
     return seconds
 
 
@@ -117,7 +116,7 @@ def main() -> None:
     series = [("task", TASK), *(("length", {"steps": steps, "batch": SHORT}) for steps in LENGTHS)]
     for name, size in series:
         functions = contenders(**size)
-        for contender, seconds in least(functions, options.rounds).items():
+        for contender, seconds in least_of_each(functions, options.rounds).items():
             say(f"{contender}, {size['steps']} steps in batches of {size['batch']}: {seconds:.3g} s")
             rows.append({"series": name, "contender": contender, **STACK, **size, "seconds": seconds})
     setting = machine(Workload(TASK["steps"], TASK["batch"], 1), [])

@@ -5,7 +5,7 @@ level and pause: the number of recordings of a split in which the network detect
 number of wrong, missing and superfluous words when ten recordings at a time are joined in a random order, each followed by half
 a second of faint noise.
 
-`RNNZOO_DATA=DIR python -m benchmarks.listening NAME ... --stream` measures `fsdd-stream` (benchmarks.stream) on one thread, and
+`RNNZOO_DATA=DIR python -m benchmarks.listening NAME ... --stream` measures `fsdd-stream` (benchmarks.fsdd_stream) on one thread, and
 stores it in benchmarks/listening.json. `python -m zoo.publishing.generated` writes it into docs/tasks.md.
 """
 
@@ -21,15 +21,14 @@ from zoo import load, registry
 from zoo.data import task_data
 from zoo.data.listening import PAUSE, QUIET, Listener
 from zoo.data.speech import FSDD, RATE
-from zoo.diagnostics.benchmark import Contender, Workload, machine, stack
+from zoo.diagnostics.benchmark import Workload, machine
 from zoo.networks.network import Network
 
+from .fsdd_stream import NOISE, fsdd_stream, noise
 from .stacks import FOLDER, write_rows
-from .stream import fsdd_stream
 
-JOINED, GAP, NOISE, CHUNK = 10, RATE // 2, 3.0, RATE // 10
-"""Recordings that are joined; samples of noise after each; the noise's standard deviation in units of int16; samples that
-arrive at a time."""
+JOINED, GAP, CHUNK = 10, RATE // 2, RATE // 10
+"""Recordings that are joined; samples of noise after each; samples that arrive at a time."""
 
 
 def heard(network: Network, samples: Tensor, quiet: float, pause: int) -> list[str]:
@@ -53,8 +52,8 @@ def errors(words: Sequence[str], truth: Sequence[str]) -> int:
 
 def joined(recordings: Sequence[Tensor]) -> Tensor:
     """Return recordings end to end, (samples,), each followed by GAP samples of noise."""
-    gaps = (NOISE * torch.randn(len(recordings), GAP, generator=torch.Generator().manual_seed(0))).to(torch.int16)
-    return torch.cat([part for pair in zip(recordings, gaps, strict=True) for part in pair])
+    generator = torch.Generator().manual_seed(0)
+    return torch.cat([part for samples in recordings for part in (samples, noise(GAP, NOISE, generator))])
 
 
 def counts(name: str, given: argparse.Namespace, recordings: Sequence[Tensor], truth: Sequence[str]) -> str:
@@ -96,7 +95,7 @@ def main() -> None:
         say("\n\n".join(counts(name, given, recordings, truth) for name in given.names))
         return
     rows = [row for name in given.names for row in fsdd_stream(load(name, device="cpu"), recordings, truth)]
-    setting = machine(Workload(1, 1, 1), [Contender("torch", stack("gru", 1, 128, 1))])
+    setting = machine(Workload(1, 1, 1), [])
     command = f"python -m benchmarks.listening {' '.join(given.names)} --stream"
     write_rows(given.out, {**setting, "command": command}, 1, "rows", rows)
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def linear(data: dict[str, Any]) -> Figure:
     """Plot the time of a training step against the number of time steps, both axes logarithmic. Grey: linear time."""
     figure, axis = plt.subplots(figsize=(5.4, 3.6), layout="constrained")
     rows = [row for row in data["rows"] if row["series"] == "length"]
-    for name, marker in zip(dict.fromkeys(row["contender"] for row in rows), "os^DvPX", strict=False):
+    for name, marker in zip(dict.fromkeys(row["contender"] for row in rows), cycle("os^DvPX"), strict=False):
         line = sorted((row["steps"], row["seconds"]) for row in rows if row["contender"] == name)
         axis.plot(*zip(*line, strict=True), marker=marker, linestyle="-" if "rnnzoo" in name else "--", label=name)
     lengths = sorted({row["steps"] for row in rows})

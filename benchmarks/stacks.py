@@ -38,7 +38,7 @@ def field(cell: str, layers: int, units: int, steps: int = STEPS) -> list[Conten
 def arguments(description: str | None, rounds: int, out: Path) -> argparse.Namespace:
     """Parse the command line of a benchmark. rounds, out: the defaults of --rounds and --out."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=rounds, help="passes after a warm-up")
+    parser.add_argument("--rounds", type=int, default=rounds, help="how often each pass is measured")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=out)
     return parser.parse_args()

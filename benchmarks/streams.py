@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from cli.output import say
-from zoo.diagnostics.benchmark import Contender, Workload, machine, peers, stack
+from zoo.diagnostics.benchmark import Workload, machine, peers, stack
 from zoo.diagnostics.benchmark.contenders import installed
 from zoo.diagnostics.benchmark.passes import PeerNetwork
 from zoo.networks import builder
 
 from .onnx_peer import GATES, OnnxNetwork
 from .stacks import FOLDER, arguments, write_rows
+from .timing import versions
 
 SIZES = (("star", 16, 64), ("lstm", 4, 128), ("gru", 1, 128))
 STREAMS, BATCH, CHUNK, STEPS = 64, 64, 256, 256
@@ -85,7 +86,7 @@ def main() -> None:
             network, median = "{} {} x {}".format(*size), statistics.median(measured[1:])
             rows.append({"network": network, "pass": name, "seconds": median})
             say(f"{network}, {name}: {1e6 * median:.1f} µs per step")
-    setting = machine(Workload(1, 1, options.threads), [Contender("torch", stack(*SIZES[0], STEPS))])
+    setting = {**machine(Workload(1, 1, options.threads), []), **versions(["onnxruntime"])}
     write_rows(options.out, setting, options.rounds, "rows", rows)
 
 

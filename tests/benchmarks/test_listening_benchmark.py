@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from benchmarks.stream import NOISE, Heard, score, spread, stream_of
+from benchmarks.fsdd_stream import NOISE, Heard, score, spread, stream_of
 from zoo.data.listening import Word
 from zoo.data.speech import RATE
 
