@@ -1,6 +1,6 @@
 """Compare exported files with the networks that they were exported from, on whole test sets, and time both.
 
-`python -m benchmarks.exports NAME... [--format FORMAT...] [--quantize int8|both] [--missing] [--limit N]` exports each model to
+`python -m benchmarks.exports NAME... [--format FORMAT...] [--quantize int8|both] [--missing] [--only-times] [--limit N]` exports each model to
 each format that can hold it, and adds a row to cards/exports.json: bytes, the largest difference of a logit and the number of
 different answers on the test set, the metric, and the microseconds of a step and milliseconds of a sequence (batch size 1, the
 minimum of several rounds). The models with the least computation come first, and --missing leaves out rows that the file already
@@ -12,6 +12,7 @@ import argparse
 import copy
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -30,6 +31,7 @@ from zoo.errors import ExportError, RequestError
 from zoo.exports.base import Runtime
 from zoo.exports.c import StepRuntime
 from zoo.exports.formats import FORMATS, GRAPHS, why_not
+from zoo.exports.writing import Exported
 from zoo.networks.golden import example_input
 from zoo.networks.network import Network
 from zoo.networks.recurrent import RecurrentNetwork
@@ -141,6 +143,41 @@ def graphs(name: str, format: str) -> list[str]:
 def measure(reference: Reference, name: str, format: str, quantize: str | None, timed: bool) -> Row:
     """Export a model, and return the row about its files. Raises RequestError if the format cannot hold the model."""
     network = reference.network
+    with opened(network, format, quantize) as (written, runtimes):
+        compared = reference.compare(runtimes[0])
+        times = seconds(network, *runtimes) if timed else {}
+    about: dict[str, Any] = {**compared, **times, "quantize": quantize}
+    if quantize is None and compared["difference"] > BOUND:
+        about["rounding"] = reference.rounding
+    return Row(
+        model=name, format=format, graphs=tuple(graphs(name, format)), bytes=written[0].bytes,
+        metric=TARGETS[reference.task.target].metric, **about, **here(),
+    )  # fmt: skip
+
+
+def timed_again(row: Row) -> Row:
+    """Return a row with times that are measured now."""
+    network = load(row.model, device="cpu")
+    with opened(network, row.format, row.quantize) as (_, runtimes):
+        return row.model_copy(update={**seconds(network, *runtimes), **here()})
+
+
+def here() -> dict[str, Any]:
+    """Return the fields of a row that say where and when it was measured."""
+    return {
+        "cpu": provenance.processor(), "threads": torch.get_num_threads(), "date": provenance.today()
+    }  # fmt: skip
+
+
+@contextmanager
+def opened(
+    network: Network, format: str, quantize: str | None
+) -> Iterator[tuple[list[Exported], tuple[Runtime, Runtime | None]]]:
+    """Export a registered model; yield the files, and the runtimes of the sequence and of the step, None if it has none.
+
+    Raises RequestError if the format cannot hold the model.
+    """
+    name = network.config.name
     kinds = graphs(name, format)
     if not kinds:
         raise RequestError(f"{name} cannot be exported as {format}. To see its formats: rnnzoo export --list {name}")
@@ -150,18 +187,8 @@ def measure(reference: Reference, name: str, format: str, quantize: str | None, 
             f" --quantize {quantize}" if quantize else ""
         )
         written = export(name, format, graph=graph, out=Path(folder), quantize=quantize, origin=verb)
-        opened = [FORMATS[format].open(each.path, network, each.graph) for each in written]
-        compared = reference.compare(opened[0])
-        step = opened[-1] if "step" in kinds else None
-        times = seconds(network, opened[0], step) if timed else {}
-    about: dict[str, Any] = {**compared, **times, "quantize": quantize}
-    if quantize is None and compared["difference"] > BOUND:
-        about["rounding"] = reference.rounding
-    return Row(
-        model=name, format=format, graphs=tuple(kinds), bytes=written[0].bytes,
-        date=provenance.today(), cpu=provenance.processor(), threads=torch.get_num_threads(),
-        metric=TARGETS[reference.task.target].metric, **about,
-    )  # fmt: skip
+        runtimes = [FORMATS[format].open(each.path, network, each.graph) for each in written]
+        yield written, (runtimes[0], runtimes[-1] if "step" in kinds else None)
 
 
 def examples(name: str) -> int:
@@ -184,17 +211,24 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="measure on the first N examples only, for slow runtimes")
     parser.add_argument("--missing", action="store_true", help="leave out what cards/exports.json has")
     parser.add_argument("--no-times", action="store_true", help="compare only; stored times of this processor stay")
+    parser.add_argument("--only-times", action="store_true", help="measure stored times again, without the test sets")
     options = parser.parse_args()
     if options.limit is not None and options.limit < 1:
         parser.error("--limit is the number of examples, at least 1")
+    if options.only_times:
+        wanted = set(product(registry.list_models(options.names, pretrained=True), options.format))
+        for row in [row for row in read() if (row.model, row.format) in wanted and row.sequence_ms is not None]:
+            record(timed_again(row))
+            say(f"{row.model} {row.format}, {row.quantize or 'float32'}: timed again")
+        return
     for model in sorted(registry.list_models(options.names, pretrained=True), key=cost):
         jobs = list(product(options.format, QUANTIZE[options.quantize]))
         stored: dict[tuple[str, str | None], Row] = {
             (row.format, row.quantize): row for row in read() if row.model == model
         }
         if options.missing:
-            wanted = min(examples(model), options.limit or examples(model))
-            jobs = [job for job in jobs if (job not in stored or stored[job].n < wanted) and graphs(model, job[0])]
+            most = min(examples(model), options.limit or examples(model))
+            jobs = [job for job in jobs if (job not in stored or stored[job].n < most) and graphs(model, job[0])]
         reference = Reference(model, options.limit) if jobs else None
         for format, quantize in jobs:
             assert reference is not None

@@ -313,6 +313,9 @@ def test_charts_have_the_numbers_and_escape_them() -> None:
     assert 'data-v="1e-08 1;10 1e+09"' in heat
     assert [charts.shade(v, 1.0) for v in (0.0, 1e-9, 1.0, 10.0, 1e9, float("nan"))] == [-12, -12, 0, 3, 12, 12]
     assert [charts.shade(v, 0.0) for v in (0.0, 1e-9, float("inf"))] == [0, 12, 12]
+    assert [charts.label(v) for v in (0.02, 999.4, 1000, 2500, -9999, 1e4, 2e6)] == [
+        "0.02", "999", "1,000", "2,500", "-9,999", "10k", "2M"
+    ]  # fmt: skip
     assert charts.Scale(0, 100, 0, 1).ticks() == [0, 20, 40, 60, 80, 100]
     assert charts.Scale(100, 1e6, 0, 1, log=True)(1e4) == pytest.approx(0.5)
     assert Page(charts.lines([], "x", "y", summary="none")).open == []

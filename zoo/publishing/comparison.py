@@ -104,6 +104,11 @@ class Row:
         return self.measured - self.reported if known else None  # type: ignore[operator]
 
     @property
+    def gain(self) -> float | None:
+        """The difference, scaled for display, and negated if lower is better, so that a gain is always positive."""
+        return None if self.difference is None else self.measure.quality(self.difference)
+
+    @property
     def difference_text(self) -> str | None:
         return None if self.difference is None else self.measure.difference(self.difference)
 

@@ -47,6 +47,10 @@ class Measure:
         """Whether the metric is what training minimises; an accuracy and a root are not."""
         return self.metric != "accuracy" and not self.is_root
 
+    def quality(self, value: float) -> float:
+        """Return a value, or a difference of values, scaled for display, and negated if lower is better: larger is better."""
+        return self.scale * value * (1 if self.higher_is_better else -1)
+
     def with_loss(self, loss: float, value: float) -> str:
         """Return a loss and the metric as text; the metric alone if it is the loss."""
         return self.text(value) if self.is_loss else f"{loss:.4f}, {self.title} {self.text(value)}"

@@ -62,13 +62,13 @@ def nice(step: float) -> float:
 
 
 def label(value: float) -> str:
-    """Return a number as a short text for an axis: 200k, 0.02, 1e-5."""
+    """Return a number as a short text for an axis: 200k, 1,000, 0.02, 1e-05."""
     size = abs(value)
     if size >= 1e6:
         return f"{value / 1e6:g}M"
     if size >= 1e4:
         return f"{value / 1e3:g}k"
-    return f"{value:.3g}"
+    return f"{value:,.0f}" if size >= 1e3 else f"{value:.3g}"
 
 
 def _scale(values: Iterable[float], start: float, end: float, log: bool) -> Scale:
@@ -242,7 +242,7 @@ def _places(count: int, step: int) -> list[int]:
 
 HEAT_KEY = Markup(
     '<p class="key"><span class="ramp" aria-hidden="true"></span><span>10<sup>-{0}</sup> of the gradient at the last layer and step (vanished)</span> '
-    '<span class="centre">equal</span> <span>10<sup>{0}</sup> times (exploded)</span></p>'
+    "<span>equal</span> <span>10<sup>{0}</sup> times (exploded)</span></p>"
 ).format(DECADES)
 
 

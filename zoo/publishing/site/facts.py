@@ -66,8 +66,12 @@ class ModelFacts:
         """The measured figure, scaled for display, and negated if lower is better, so that larger is always better."""
         if self.measured is None:
             return None
-        measure = METRICS[self.measured.metric]
-        return measure.scale * self.measured.value * (1 if measure.higher_is_better else -1)
+        return METRICS[self.measured.metric].quality(self.measured.value)
+
+    @property
+    def reported_quality(self) -> float | None:
+        """The first reported figure, as `quality` is of the measured one; None if there is none."""
+        return next((row.measure.quality(row.reported) for row in self.rows if row.reported is not None), None)
 
     @property
     def compared(self) -> comparison.Row | None:

@@ -257,8 +257,8 @@ def _script(job: tuple[str, str, str]) -> tuple[bytes, bytes | None]:
             header = (Path(folder) / "model.h").read_bytes()
     task, interface = registry.load_registry().all_tasks[network.config.task], network.interface
     data: dict[str, Any] = {
-        "name": name, "key": key, "kind": kind, "task": network.config.task, "quantize": quantize or "", "readout": interface.readout,
-        "steps": interface.steps, "inputs": list(interface.input), "outputs": interface.outputs,
+        "name": name, "key": key, "kind": kind, "task": network.config.task, "quantize": quantize or "",
+        "steps": interface.steps, "outputs": interface.outputs,
         "classes": list(network.classes) or [ahead_text(horizon) for horizon in task.horizons],
         "bytes": sum(module.pop("bytes") for module in modules), "header": header and hashlib.sha256(header).hexdigest(), "layout": task.layout,
         "horizons": list(task.horizons),

@@ -46,6 +46,6 @@ def environment() -> Any:
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
-    made.globals.update(version=__version__, heat_key=charts.HEAT_KEY, number_table=charts.table)
+    made.globals.update(version=__version__, heat_key=charts.HEAT_KEY)
     made.filters.update(slug=markup.slug, count=lambda n: f"{n:,}", bytes=size_text)
     return made

@@ -1,6 +1,5 @@
 /* Forecasts on a model's page: a chaotic series is computed here, and the network says after every step how it goes on. */
 "use strict";
-zoo.inputs = zoo.inputs || {};
 const SHOWN = 400; // steps that a network reads
 const SPEEDS = { "mackey-glass": 3, lorenz: 1 }; // Mackey-Glass turns about a third as fast, so it is shown faster
 

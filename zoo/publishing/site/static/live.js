@@ -1,6 +1,7 @@
 /* Runs models in the page: loads the script of a model, compiles its WebAssembly, and takes its steps. */
 "use strict";
 zoo.models = zoo.models || {};
+zoo.inputs = {}; // by kind of model: a function that returns what a visitor gives the network to read
 zoo.load = (data) => { zoo.models[data.name] = data; };
 
 zoo.script = (address) => new Promise((resolve, reject) => {
@@ -23,7 +24,6 @@ zoo.Step = class {
     const sum = (places) => places.reduce((most, place) => Math.max(most, place.offset + place.size), 0);
     this.exports = instance.exports;
     Object.assign(this, { states, gates, size: sum(states), gateSize: sum(gates) });
-    this.tokens = this.exports.step.length > 0 && this.exports.inputs() === 1;
   }
 
   /* rows: the input of every step, a token or an array. Where it has a hole, `draw` makes a token of the logits before. */

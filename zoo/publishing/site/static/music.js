@@ -1,6 +1,5 @@
 /* Music on a model's page: a network draws frames of a piano roll, which grows as oscillators play it. */
 "use strict";
-zoo.inputs = zoo.inputs || {};
 const LOWEST_KEY = 21; // MIDI number of the first of the 88 keys
 
 /* The frames of chords such as "C3 E4 G4 | F4", each key 0 or 1. */

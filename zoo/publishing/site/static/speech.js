@@ -1,6 +1,5 @@
 /* Speech on a model's page: log-mel frames as zoo.data.speech makes them, the microphone, files and recordings. */
 "use strict";
-zoo.inputs = zoo.inputs || {};
 zoo.sound = { rate: 8000, window: 200, hop: 80, bands: 32, fft: 256, floor: 1e-6, lowest: 60, quiet: -53, pause: 20, most: 4 };
 
 /* Filters of the mel scale, a row of 129 weights for each band. */

@@ -3,15 +3,14 @@
 (() => {
   const table = document.getElementById("models"), form = document.getElementById("filters");
   const body = table.tBodies[0], count = document.getElementById("count"), none = document.getElementById("none");
-  const number = (text) => { const match = /-?[\d.]+/.exec(text.replace(/,/g, "")); return match ? Number(match[0]) : null; };
+  const value = (cell) => (cell.dataset.v === undefined ? null : Number(cell.dataset.v)); // the larger, the better
   const points = new Map();
   document.querySelectorAll(".dots a").forEach((a) => points.set(a.dataset.name, [...(points.get(a.dataset.name) || []), a]));
   const rows = [...body.rows].map((row, order) => {
     const [name, measured, reported, difference, parameters, task, weights] = [...row.cells];
-    const quality = measured.dataset.v === undefined ? null : Number(measured.dataset.v);
     return {
-      row, order, name: name.textContent, task: task.textContent, cell: row.dataset.cell, parameters: number(parameters.textContent),
-      measured: quality, reported: number(reported.textContent), difference: /\d/.test(difference.textContent) ? number(difference.textContent) : null,
+      row, order, name: name.textContent, task: task.textContent, cell: row.dataset.cell, parameters: Number(parameters.textContent.replace(/,/g, "")),
+      measured: value(measured), reported: value(reported), difference: value(difference),
       weights: weights.textContent === "-" ? 0 : weights.querySelector("a") ? 2 : 1, text: row.textContent.toLowerCase(), points: points.get(name.textContent) || [],
     };
   });
@@ -82,7 +81,7 @@
   form.addEventListener("input", () => apply());
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", () => setTimeout(() => { sort(""); apply(); }));
-  document.getElementById("clear").addEventListener("click", () => form.reset());
+  document.getElementById("clear").addEventListener("click", () => { form.reset(); form.elements.q.focus(); });
   document.querySelectorAll("[data-query]").forEach((a) => a.addEventListener("click", (event) => {
     event.preventDefault();
     read(a.dataset.query);

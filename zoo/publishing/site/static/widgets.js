@@ -1,4 +1,4 @@
-/* The section "Try it" of a model's page: input by hand, the run as a film, and two networks side by side. */
+/* The section "Try it" of a model's page: the run as a film, and two networks side by side. zoo.inputs has the input by hand. */
 "use strict";
 (() => {
   const section = document.getElementById("try");
@@ -12,160 +12,7 @@
   const ANSWERS = { writing: "Probabilities of the most likely characters", music: "Probabilities of the most likely keys", forecast: "The series (future values fainter) and each forecast at its target time" };
   const LAST = { writing: "Next", music: "Next", forecast: "At the end" };
   const runs = []; // {model, rows, trace, view: elements}
-  let position = 0, playing = null, drawn = null;
-
-  /* ---- inputs ---- */
-  const inputs = {
-    digit: () => {
-      const pad = document.getElementById("pad"), pen = pad.getContext("2d", { willReadFrequently: true });
-      let pixels = null, last = null, sample = -1, dirty = false;
-      const clear = () => { pen.fillStyle = "#0d0e11"; pen.fillRect(0, 0, 280, 280); pixels = null; dirty = false; };
-      const invite = () => { pen.fillStyle = "#a9adb8"; pen.font = "17px sans-serif"; pen.textAlign = "center"; pen.fillText("draw a digit here", 140, 145); };
-      const show = (read = -1, layout = "pixels") => {
-        const order = layout === "rows" ? null : zoo.order(layout), seen = new Uint8Array(784);
-        for (let t = 0; t <= read; t++) { if (order) seen[order[t]] = 1; else seen.fill(1, 28 * t, 28 * t + 28); }
-        for (let i = 0; i < 784; i++) {
-          const v = Math.round(255 * pixels[i]);
-          pen.fillStyle = read < 0 || seen[i] ? `rgb(${v},${v},${v})` : `rgb(${Math.round(24 + 0.28 * v)},${Math.round(34 + 0.36 * v)},${Math.round(58 + 0.5 * v)})`;
-          pen.fillRect(10 * (i % 28), 10 * Math.floor(i / 28), 10, 10);
-        }
-        if (read < 0) return;
-        pen.strokeStyle = "#ffb000";
-        pen.lineWidth = 2;
-        if (order) pen.strokeRect(10 * (order[read] % 28) - 1, 10 * Math.floor(order[read] / 28) - 1, 12, 12);
-        else pen.strokeRect(1, 10 * read, 278, 10);
-      };
-      /* As MNIST's makers did: into 20 by 20 pixels, its centre of mass in the middle of 28 by 28. */
-      const centred = () => {
-        const data = pen.getImageData(0, 0, 280, 280).data;
-        let [left, top, right, bottom] = [280, 280, -1, -1];
-        for (let y = 0; y < 280; y++) for (let x = 0; x < 280; x++) if (data[4 * (280 * y + x)] > 60) {
-          left = Math.min(left, x); right = Math.max(right, x); top = Math.min(top, y); bottom = Math.max(bottom, y);
-        }
-        if (right < 0) return null;
-        const scale = 20 / Math.max(right - left + 1, bottom - top + 1);
-        const small = document.createElement("canvas");
-        small.width = small.height = 28;
-        const draw = (dx, dy) => {
-          const to = small.getContext("2d", { willReadFrequently: true });
-          to.fillStyle = "#000";
-          to.fillRect(0, 0, 28, 28);
-          to.imageSmoothingQuality = "high";
-          to.drawImage(pad, left, top, right - left + 1, bottom - top + 1, dx, dy, scale * (right - left + 1), scale * (bottom - top + 1));
-          return Array.from({ length: 784 }, (_, i) => to.getImageData(i % 28, Math.floor(i / 28), 1, 1).data[0]).map((v) => (v < 20 ? 0 : v / 255));
-        };
-        const x0 = 14 - (scale * (right - left + 1)) / 2, y0 = 14 - (scale * (bottom - top + 1)) / 2, trial = draw(x0, y0);
-        let [mass, x, y] = [0, 0, 0];
-        trial.forEach((v, i) => { mass += v; x += v * (i % 28); y += v * Math.floor(i / 28); });
-        return draw(x0 + Math.round(13.5 - x / mass), y0 + Math.round(13.5 - y / mass));
-      };
-      const spot = (event) => { const box = pad.getBoundingClientRect(); return [(280 * (event.clientX - box.left)) / box.width, (280 * (event.clientY - box.top)) / box.height]; };
-      pad.addEventListener("pointerdown", (event) => {
-        stop();
-        if (pixels || !dirty) clear();
-        dirty = true;
-        last = spot(event);
-        pad.setPointerCapture(event.pointerId);
-        line(last, last);
-      });
-      const line = (from, to) => { pen.strokeStyle = "#fff"; pen.lineWidth = 21; pen.lineCap = pen.lineJoin = "round"; pen.beginPath(); pen.moveTo(...from); pen.lineTo(to[0] + 0.01, to[1]); pen.stroke(); };
-      pad.addEventListener("pointermove", (event) => { if (last) { const next = spot(event); line(last, next); last = next; } });
-      const end = () => { last = null; };
-      pad.addEventListener("pointerup", end);
-      pad.addEventListener("pointercancel", end);
-      control("clear").addEventListener("click", () => { stop(); clear(); invite(); runs.forEach(forget); say("Draw a digit, or take a test image."); });
-      control("sample").addEventListener("click", () => {
-        sample = (sample + 1) % zoo.digits.length;
-        pixels = Array.from(atob(zoo.digits[sample].pixels), (c) => c.charCodeAt(0) / 255);
-        dirty = true;
-        show();
-        go();
-      });
-      clear();
-      invite();
-      return {
-        read: (model) => {
-          if (!pixels) pixels = dirty ? centred() : null;
-          if (!pixels) throw new Error("Draw a digit first, or take a test image.");
-          return zoo.rows(model.layout, pixels);
-        },
-        show: (t, model) => pixels && show(t, model.layout),
-        set: (values) => { pixels = values; dirty = true; show(); },
-      };
-    },
-    text: () => {
-      const words = find(".words");
-      let split = [];
-      return {
-        read: (model) => {
-          split = zoo.split(document.getElementById("text").value).slice(0, model.steps);
-          return zoo.tokens(model, split);
-        },
-        show: (t, model, trace) => {
-          words.replaceChildren(...split.map((word, i) => {
-            const span = document.createElement("span");
-            span.textContent = word;
-            if (model.known && !model.known.has(word)) { span.className = "unknown"; span.title = "not in the vocabulary"; }
-            if (i <= t) {
-              const scores = trace.logits.subarray(i * trace.outputs, (i + 1) * trace.outputs);
-              span.style.setProperty("--c", COLOURS[scores.indexOf(Math.max(...scores)) % 10]);
-            }
-            if (i === t) span.classList.add("here");
-            return span;
-          }));
-        },
-      };
-    },
-    writing: () => ({
-      read: (model) => {
-        const rows = zoo.characters(model, document.getElementById("text").value || "\n");
-        rows.length += Math.max(1, Math.min(5000, Math.round(Number(document.getElementById("length").value)) || 1));
-        return rows;
-      },
-      draw: (logits) => zoo.draw(Number(document.getElementById("temperature").value))(logits),
-      show: () => {},
-    }),
-    story: () => ({
-      read: (model) => {
-        const [story, question] = ["story", "question"].map((id) => zoo.split(document.getElementById(id).value));
-        const strange = [...new Set([...story, ...question])].filter((word) => !model.words.includes(word));
-        find(".vocabulary").textContent = `${strange.length ? `Not in the vocabulary: ${strange.join(", ")}. ` : ""}The vocabulary has ${model.words.length - 2} words: ${model.words.slice(2).join(", ")}.`;
-        if (!story.length || !question.length) throw new Error("Write a story and a question.");
-        if (question.length >= model.steps) throw new Error("The question is too long.");
-        const kept = story.slice(-(model.steps - question.length));
-        return { story: zoo.tokens(model, kept), question: zoo.tokens(model, question) };
-      },
-      show: () => {},
-    }),
-    adding: () => {
-      const pad = document.getElementById("pad"), pen = pad.getContext("2d");
-      let numbers = null, marks = null;
-      const draw = (steps) => {
-        numbers = Array.from({ length: steps }, () => Math.random());
-        const one = Math.floor(Math.random() * steps);
-        marks = [one, (one + 1 + Math.floor(Math.random() * (steps - 1))) % steps].sort((a, b) => a - b);
-      };
-      const show = (t) => {
-        pen.clearRect(0, 0, 560, 160);
-        const width = 560 / numbers.length;
-        numbers.forEach((v, i) => {
-          const marked = marks.includes(i);
-          pen.fillStyle = marked ? "#d5652a" : i <= t ? style("--accent") : style("--line");
-          pen.fillRect(i * width, 150 - 130 * v, Math.max(width - 0.6, marked ? 3 : 1), 130 * v);
-          if (marked) pen.fillRect(i * width - 1, 4, 5, 8);
-        });
-      };
-      control("sample").addEventListener("click", () => { numbers = null; go(); });
-      return {
-        read: (model) => {
-          if (!numbers || numbers.length !== model.steps) draw(model.steps);
-          drawn = numbers[marks[0]] + numbers[marks[1]];
-          return numbers.map((v, i) => [v, marks.includes(i) ? 1 : 0]);
-        },
-        show: (t) => show(t),
-      };
-    },
-  };
+  let position = 0, playing = null;
 
   /* ---- a network's part of the picture ---- */
   function panel(model) {
@@ -191,7 +38,7 @@
     }
     return { box, written, names, shown, scores, states: box.querySelector(".states"), gates: box.querySelector(".gates"), race: box.querySelector(".race"), caption: box.querySelector(".states-caption"), gatesCaption: box.querySelector(".gates-caption") };
   }
-  const forget = (run) => { run.trace = null; };
+  const forget = () => runs.forEach((run) => { run.trace = null; });
 
   function paint(run, t) {
     const { model, trace, view } = run, { outputs } = trace;
@@ -271,7 +118,8 @@
     if (input.plot) { input.plot(run, t, pen, COLOURS); view.race.setAttribute("aria-label", `${ANSWERS[kind]}, ${steps} steps`); return; }
     const x = (step) => (560 * (step + 0.5)) / steps, low = value ? -0.2 : 0, high = value ? 2.2 : 1, y = (v) => 154 - (148 * (v - low)) / (high - low);
     run.shares = run.shares || Array.from({ length: steps }, (_, s) => { const part = trace.logits.subarray(s * outputs, (s + 1) * outputs); return value ? part : run.model.shares(part); });
-    if (value && drawn !== null) { pen.strokeStyle = style("--ink"); pen.setLineDash([6, 5]); pen.lineWidth = 1.5; pen.beginPath(); pen.moveTo(0, y(drawn)); pen.lineTo(560, y(drawn)); pen.stroke(); pen.setLineDash([]); }
+    const sum = input.sum?.();
+    if (sum !== undefined) { pen.strokeStyle = style("--ink"); pen.setLineDash([6, 5]); pen.lineWidth = 1.5; pen.beginPath(); pen.moveTo(0, y(sum)); pen.lineTo(560, y(sum)); pen.stroke(); pen.setLineDash([]); }
     const leaders = outputs > 12 ? Array.from(run.shares[t]).map((_, i) => i).sort((a, b) => run.shares[t][b] - run.shares[t][a]).slice(0, 8) : Array.from({ length: outputs }, (_, i) => i);
     for (const i of leaders) {
       pen.strokeStyle = COLOURS[i % 10];
@@ -301,11 +149,12 @@
       words.push(`${runs.length > 1 ? run.model.name + ": " : ""}${paint(run, Math.max(0, t))}`);
     }
     input.show(step, lead.model, lead.trace, playing !== null, lead.rows);
-    const done = step === lead.trace.steps - 1, truth = kind === "adding" ? ` The sum is ${drawn.toFixed(3)}.` : "";
+    const done = step === lead.trace.steps - 1, truth = input.sum ? ` The sum is ${input.sum().toFixed(3)}.` : "";
     const time = done ? ` ${lead.trace.steps} steps took ${lead.trace.milliseconds.toFixed(0)} ms.` : "";
     say(`${done ? LAST[kind] || "Answer" : `After step ${step + 1} of ${lead.trace.steps}`}: ${words.join("; ")}.${done ? truth + time : ""}`, done || playing === null);
   }
-  function stop() { input.silence?.(); if (playing) cancelAnimationFrame(playing); playing = null; control("run").textContent = verb; }
+  let turn = 0; // of go: while one loads networks, another may begin, or the user may stop it
+  function stop() { turn += 1; input.silence?.(); if (playing) cancelAnimationFrame(playing); playing = null; control("run").textContent = verb; }
   function play() {
     const steps = runs[0].trace.steps;
     let exact = 0, before = null;
@@ -321,10 +170,9 @@
     playing = requestAnimationFrame(frame);
   }
 
-  let turn = 0; // of go: while one loads networks, another may begin
   async function go(film = true) {
-    const mine = (turn += 1);
     stop();
+    const mine = turn;
     input.begin?.();
     try {
       const peer = control("peer"), wanted = [first, ...(peer && peer.value ? [peer.value] : [])];
@@ -349,11 +197,10 @@
     } catch (error) { say(error.message); }
   }
 
-  const input = (inputs[kind] || zoo.inputs[kind])({ control, style, stop, go, say });
+  const input = zoo.inputs[kind]({ find, control, style, COLOURS, stop, go, say, forget });
   control("run").addEventListener("click", () => { if (playing) stop(); else go(); });
   control("peer")?.addEventListener("change", () => { if (runs.length) go(); });
   for (const each of ["view", "gate"]) control(each).addEventListener("change", () => { if (runs[0]?.trace) show(position); });
   slider.addEventListener("input", () => { stop(); if (runs[0]?.trace) show(Number(slider.value)); });
-  control("speed").setAttribute("aria-valuetext", "playback speed");
   zoo.widget = { input, go, stop, runs };
 })();
