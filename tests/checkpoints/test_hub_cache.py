@@ -177,3 +177,36 @@ def test_a_token_that_is_not_ascii_is_named(here: Here, run: Run, monkeypatch: p
     monkeypatch.setenv("HF_TOKEN", "hf_\u00e9")
     code, _, err = run("whoami")
     assert (code, "HF_TOKEN" in err) == (1, True)
+
+
+def other(here: Here, content: str) -> Path:
+    """The config.json of a repository of another library in the cache."""
+    path = here.cache / "hub" / "models--timm--resnet" / "snapshots" / "0" / "config.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    return path
+
+
+def test_a_long_config_is_another_librarys(here: Here, run: Run) -> None:
+    other(here, json.dumps({"labels": "x" * configs.MAX_BYTES}))
+    assert cache.contents() == []
+
+
+def test_a_link_to_a_repository_is_not_listed_or_removed(here: Here, run: Run, tmp_path: Path) -> None:
+    here.hub.add("me/m", here.content())
+    pull(here, "hf://me/m")
+    cache.folder("me/m").rename(tmp_path / "elsewhere")
+    cache.folder("me/m").symlink_to(tmp_path / "elsewhere")
+    assert cache.contents() == []
+    assert run("cache", "rm", "me/m")[0] == 2
+    assert (tmp_path / "elsewhere").is_dir()
+
+
+def test_files_of_a_damaged_repository_are_not_pruned(here: Here, run: Run) -> None:
+    blob = other(here, "{").parent.parent.parent / "blobs" / "x.incomplete"  # perhaps another library's
+    blob.parent.mkdir()
+    blob.write_text("begun")
+    (row,) = cache.contents()
+    assert (row.repo, row.damaged, row.partial) == ("timm/resnet", True, (blob.resolve(),))
+    assert json.loads(run("cache", "prune", "--older-than", "0", "--json")[1])["removed"] == []
+    assert blob.exists()

@@ -130,3 +130,9 @@ def test_another_revision_of_a_model_is_not_what_its_pin_says(here: Here) -> Non
     assert (
         resolved.weights_sha256 == files.sha256(resolved.weights) != resolved.entry.weights.files[tensors.FILE].sha256
     )
+
+
+@pytest.mark.parametrize("revision", ["main/", "main.lock", "a//b", "a..b", ""])
+def test_what_is_no_revision(here: Here, revision: str) -> None:
+    with pytest.raises(RequestError, match="not a revision"):
+        Reference.parse(NAME, revision)

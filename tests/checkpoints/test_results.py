@@ -264,3 +264,11 @@ def test_pictures_can_be_stale_too(monkeypatch):
     monkeypatch.setattr(generated, "stale_drawings", dict)
     monkeypatch.setattr(generated, "stale_pictures", lambda: {"a.png": ()})
     assert generated.stale() == ["a.png"]
+
+
+def test_figures_of_other_weights_are_left_out_in_every_runtime():
+    full = evaluation("a" * 64)
+    elsewhere = results.RuntimeEvaluation(**full.model_dump(), runtime="onnx")
+    found = results.Results().record(full).record(elsewhere)
+    assert found.of_weights("a" * 64) == found
+    assert found.of_weights("b" * 64) == results.Results()

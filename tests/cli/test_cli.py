@@ -9,6 +9,7 @@ import shlex
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -668,3 +669,23 @@ def test_progress_is_told_once_a_message(monkeypatch: pytest.MonkeyPatch, capsys
         bar(1, 20)
         bar(2, 20, "MB")
     assert capsys.readouterr().err == "pull star: 1/20\npull star: 2/20 MB\n"
+
+
+def test_only_what_runs_is_told_again(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with output.board("train x*") as show:
+        for _ in range(2):
+            show({"xa": ("running", "epoch 1/2"), "xb": ("waiting", ""), "xc": ("done", "")})
+            now[0] += output.MESSAGE_SECONDS + 1
+    told = capsys.readouterr().err.splitlines()
+    assert told == ["xa: running, epoch 1/2", "xc: done", "xa: running, epoch 1/2"]
+
+
+def test_an_error_of_the_system_without_a_file_has_its_words_alone(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("zoo.training.evaluation.evaluate", fail)
+    code, _, err = run("eval", "rnn-1x128-mnist-rows", "--device", "cpu")
+    assert (code, err.splitlines()[-1]) == (1, "rnnzoo: [Errno 28] No space left on device")

@@ -170,3 +170,9 @@ def test_inspect_takes_the_weights_or_leaves_them(run: Run) -> None:
     for flags, word in (((), "trained; "), (("--untrained",), "untrained; ")):
         code, _, err = run("inspect", "rnn-1x128-mnist-rows", "--analysis", "eigenvalues", *flags)
         assert (code, err.startswith(word)) == (0, True)
+
+
+def test_a_lattice_has_as_many_steps_as_the_help_says(run) -> None:
+    code, out, _ = run("inspect", "star-1x2", "--runs", "2", "--json")
+    assert (code, json.loads(out)["mean"]["axes"]["step"]) == (0, list(range(1, 11)))
+    assert "of a lattice (default: 10)" in " ".join(run("inspect", "--help")[1].split())

@@ -219,3 +219,34 @@ def test_a_forecast_says_of_when_each_value_is(run: Run, tmp_path: Path) -> None
 def test_a_class_that_is_a_space_can_be_seen(run: Run, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("To be,")
     assert "' '" in run("predict", "gru-2x256-shakespeare", str(tmp_path / "text"), "--device", "cpu")[1]
+
+
+def test_line_breaks_of_windows_are_line_breaks() -> None:
+    network, text = load("gru-2x256-shakespeare", device="cpu"), "ROMEO:\nBut soft!\n"
+    assert torch.equal(
+        read_example(network, text.replace("\n", "\r\n").encode())[0], read_example(network, text.encode())[0]
+    )
+
+
+def test_only_what_is_mostly_white_is_inverted() -> None:
+    network, prepare = load(DIGITS, device="cpu"), examples(DIGITS).prepare
+    for white, inverts in ((13, False), (15, True)):  # of 28 rows
+        pixels = bytes([255] * 28 * white + [0] * 28 * (28 - white))
+        seen = bytes(255 - p for p in pixels) if inverts else pixels
+        x, _ = read_example(network, saved(Image.frombytes("L", (28, 28), pixels)))
+        assert torch.equal(x, prepare(torch.tensor([list(seen)], dtype=torch.uint8)))
+
+
+def test_each_key_of_music_has_a_probability_of_its_own(run, tmp_path) -> None:
+    network = load("star-2x96-jsb", device="cpu")
+    x = torch.zeros(1, 2, 88)
+    x[0, :, [39, 43, 46]] = 1
+    (tmp_path / "chords.csv").write_text("\n".join(",".join(f"{v:g}" for v in frame) for frame in x[0].tolist()))
+    code, out, _ = run(
+        "predict", "star-2x96-jsb", str(tmp_path / "chords.csv"), "--top", "4", "--device", "cpu", "--json"
+    )
+    with torch.no_grad():
+        shares, keys = network(x)[0, -1].sigmoid().topk(4)
+    rows = json.loads(out)["classes"]
+    assert (code, [row["class"] for row in rows]) == (0, [network.classes[key] for key in keys.tolist()])
+    torch.testing.assert_close(torch.tensor([row["probability"] for row in rows]), shares)

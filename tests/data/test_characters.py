@@ -301,3 +301,9 @@ def test_the_state_of_a_stream_begins_anew_with_each_epoch(letters, tmp_path, mo
     monkeypatch.setattr(RecurrentNetwork, "resume", noted)
     train(registry.find(NAME), tmp_path, device="cpu", overrides={"epochs": 2})
     assert [step for step, is_fresh in enumerate(fresh) if is_fresh] == [0, 20]
+
+
+def test_a_text_has_the_stated_length(run, tmp_path) -> None:
+    network().save_pretrained(tmp_path / "net")
+    code, out, _ = run("generate", str(tmp_path / "net"), "--prompt", "ab", "--json")
+    assert (code, len(json.loads(out)["text"])) == (0, 500)

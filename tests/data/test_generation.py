@@ -142,3 +142,19 @@ def test_of_equal_logits_as_many_remain_as_were_asked_for():
 def test_a_network_with_another_head_writes_nothing(name):
     with pytest.raises(RequestError, match="predicts neither text nor music"):
         generate(load(name, device="cpu", classes=["a", "b"]), length=2)
+
+
+def test_the_ending_of_a_midi_file_may_be_in_capitals(run, tmp_path) -> None:
+    pytest.importorskip("mido")
+    path = tmp_path / "A.MID"
+    code, _, _ = run("generate", NAME, "--length", "2", "--out", str(path))
+    assert (code, path.read_bytes()[:4]) == (0, b"MThd")
+    code, _, err = run("generate", NAME, "--length", "2", "--out", str(tmp_path / "a.wav"))
+    assert (code, "--out must end in .mid or .midi" in err) == (2, True)
+
+
+def test_a_key_that_is_as_likely_as_not_does_not_sound():
+    network = load(NAME, device="cpu")
+    for parameter in network.head.parameters():
+        parameter.data.zero_()
+    assert generate(network, length=2, temperature=0).sum() == 0

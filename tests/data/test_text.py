@@ -17,7 +17,8 @@ from zoo.checkpoints import tokenizer
 from zoo.checkpoints.references import Reference
 from zoo.checkpoints.sources import resolve
 from zoo.checkpoints.tokenizer import FILE, RESERVED, Tokenizer, split_words
-from zoo.data import task_data
+from zoo.data import task_data, text
+from zoo.data.text import Example
 from zoo.errors import CheckpointError, DataError, RegistryError, RequestError
 from zoo.networks import loading
 from zoo.networks.builder import build
@@ -569,3 +570,20 @@ def test_what_the_registry_says_of_comments_that_are_in_two_parts():
     for words in ("14 of the 1,744", "7 of the 200 of toxic-parts-diluted", "6 of the 200 of toxic-parts-long and"):
         assert words in data.caveat
     assert "18,883 comments, distinct by their words" in data.title
+
+
+def test_reserved_words_have_no_pretrained_vector(monkeypatch):
+    monkeypatch.setattr(text, "read_verified", lambda dataset, name: b"<padding> 9 9\n<unknown> 9 9\nthe 1 2\n")
+    dataset = registry.load_registry().datasets["glove-6b-100"]
+    assert list(text.vectors(dataset, [*RESERVED, "the"], 2)) == ["the"]
+
+
+@pytest.mark.parametrize(("layout", "kept"), [("balanced-short", {1, 9}), ("balanced-long", {91, 92})])
+def test_layouts_take_comments_of_the_stated_lengths(layout, kept):
+    data = task_data(task("toxic-parts", layout=layout), pinned("jigsaw-parts"))
+    examples = [Example(["word"] * n, label, "part") for n in (1, 9, 10, 90, 91, 92) for label in (0, 1)]
+    assert {len(e.words) for e in data.select(examples)} == kept
+
+
+def test_of_equally_frequent_words_the_first_in_the_alphabet_are_taken():
+    assert Tokenizer.learn([["b", "d", "c"], ["b", "c"], ["b", "a"]], 5, 4).words == (*RESERVED, "b", "c", "a")

@@ -16,9 +16,10 @@ from zoo.checkpoints import exported as rows
 from zoo.checkpoints import results
 from zoo.checkpoints.results import RuntimeEvaluation
 from zoo.data.base import IGNORED
+from zoo.errors import StorageError
 from zoo.publishing import cards, export_page
 from zoo.training import evaluation
-from zoo.utils import paths
+from zoo.utils import files, paths
 
 NAME = "lstm-1x128-mnist-rows"
 Run = Callable[..., tuple[int, str, str]]
@@ -213,3 +214,22 @@ def test_answers_that_differ_are_counted() -> None:
     assert (found["n"], found["different"]) == (40, 1)
     assert found["difference"] == pytest.approx(2 * float(expected[0].abs().max()))
     assert found["value"] == pytest.approx(float((other.argmax(1) == y).float().mean()))
+
+
+def test_nobody_else_writes_while_a_row_is_stored(
+    small_zoo: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_zoo()
+    written: list[Path] = []
+
+    def write(path: Path, content: bytes) -> None:
+        with (
+            pytest.raises(StorageError, match="Another process is at work"),
+            files.exclusive_lock(path.parent, wait=False),
+        ):
+            pass
+        written.append(path)
+
+    monkeypatch.setattr(files, "atomic_write", write)
+    rows.record(ROW)
+    assert [path.name for path in written] == ["exports.json"]

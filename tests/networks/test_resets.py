@@ -190,3 +190,8 @@ def test_batch_norm_takes_the_means_of_all_segments(monkeypatch: pytest.MonkeyPa
     for norm, training in (("batch", True), ("batch", False), ("rms", True)):
         network("gru", block={"norm": norm}).train(training)(normal(BATCH, TIME, 2), resets=RESETS)
     assert together == [True, False, False]
+
+
+def test_resets_without_values_are_refused() -> None:
+    with pytest.raises(RequestError, match="resets must be a bool tensor"):
+        network("rnn")(normal(BATCH, TIME, 2), resets=RESETS.to("meta"))

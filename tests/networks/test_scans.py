@@ -170,3 +170,12 @@ def test_truncation_cuts_both_directions() -> None:
         outputs.append(torch.cat(pieces, 1))
     expected = torch.cat([outputs[0], outputs[1].flip(1)], 2)
     same(gradients(score([net.encode(x)[0]]), parameters), gradients(score([expected]), parameters))
+
+
+@pytest.mark.parametrize("name", ["tbptt_steps", "checkpoint_every"])
+@pytest.mark.parametrize("steps", [0, -1, 1.5, True, "2"])
+def test_steps_that_are_no_numbers_of_steps(name: str, steps: object) -> None:
+    net = network()
+    setattr(net, name, steps)
+    with pytest.raises(RequestError, match=f"{name} is {steps!r}; it can be None or a positive integer"):
+        net(batch(net))

@@ -412,3 +412,15 @@ def test_what_diverged_counts_beside_what_was_measured() -> None:
     assert (row.runs, row.diverged_runs, row.diverged) == (1, 1, None)
     (row,) = comparison.rows(name, results_of=lambda _: [lost, lost.model_copy(update={"diverged_seeds": (4,)})])
     assert (row.measured, row.diverged_runs, row.seeds) == (None, 2, (0,))
+
+
+def test_a_mean_of_runs_of_which_one_collapsed_has_no_difference() -> None:
+    row = replace(ROW, reported=0.5, measured=0.75, runs=3, span=(0.1, 0.9), std=0.2)
+    assert (row.difference, replace(row, collapsed=3).difference) == (0.25, 0.25)
+    assert replace(row, collapsed=1).difference is None
+
+
+def test_a_run_that_converged_is_not_shorter_than_the_papers() -> None:
+    row = replace(ROW, measured=0.5, epochs_done=3, epochs=5, paper_epochs=5)
+    assert comparison.shorter([row, replace(row, converged=True), replace(row, measured=None)]) == [row]
+    assert comparison.shorter([replace(row, epochs_done=5), replace(row, paper_epochs=None)]) == []

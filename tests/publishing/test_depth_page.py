@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from zoo.checkpoints import results
 from zoo.publishing import comparison, depth_claims, depth_page, pages
 from zoo.publishing.claims import Verdict
 from zoo.publishing.depth_claims import Runs
@@ -110,3 +111,20 @@ def test_the_comparison_has_the_claims_and_names_what_is_not_trained() -> None:
     assert section in pages.comparison_page("star", rows, section)
     assert depth_claims.by_task([row for row in rows if row.kind != "rhn"]) == []  # as another zoo may have it
     assert "What the paper claims" not in pages.comparison_page("star", rows)
+
+
+def test_claims_of_only_one_fail_if_another_is_close() -> None:
+    close = {"star": {12: runs(0.90)}, "lstm": {12: runs(0.88)}}
+    assert depth_claims.only_one_trains(close, "star", 12)[1] is False
+
+
+def test_the_figure_of_a_run_that_diverged_later_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "rnn-1x128-mnist-rows"
+    found = results.for_model(name)
+    assert found.training is not None
+    before = depth_claims.recorded([name])["rnn"][1]
+    diverged = found.training.model_copy(update={"diverged": 3})
+    monkeypatch.setattr(results, "for_model", lambda name: found.model_copy(update={"training": diverged}))
+    after = depth_claims.recorded([name])["rnn"][1]
+    assert (after.accuracies, after.diverged) == (before.accuracies[1:], before.diverged + 1)
+    assert after.count == before.count

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from zoo import list_models, registry
-from zoo.errors import RegistryError
+from zoo.errors import RegistryError, StorageError
 from zoo.registry import lock
 from zoo.registry.schema import Weights
-from zoo.utils import paths
+from zoo.utils import files, paths
 
 PIN = {
     "repo": "owner/name",
@@ -99,4 +99,27 @@ def test_a_pin_changes_nothing_else_and_says_whether_it_changed(
     assert not lock.pin("star-1x2-t", Weights.model_validate(PIN))
     locked = lock.read(tmp_path / "cards" / "lock.json")
     assert (locked.datasets, list(locked.weights)) == (digests, ["star-1x2-t"])
+    registry.clear_caches()
+
+
+def test_nobody_else_writes_while_the_lock_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+
+    def change(old: lock.Lock) -> lock.Lock:
+        with (
+            pytest.raises(StorageError, match="Another process is at work"),
+            files.exclusive_lock(tmp_path / "cards", wait=False),
+        ):
+            pass
+        return old
+
+    assert not lock.update(change)
+
+
+def test_what_was_written_is_what_is_read_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    registry.clear_caches()
+    assert registry.load_lock() == lock.Lock()
+    assert lock.pin("star-1x2-t", Weights.model_validate(PIN))
+    assert list(registry.load_lock().weights) == ["star-1x2-t"]
     registry.clear_caches()

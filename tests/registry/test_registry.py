@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from zoo import list_models, registry, spec
 from zoo.cells import CELLS
 from zoo.errors import RegistryError, UnknownNameError, ZooError
-from zoo.registry import reader
+from zoo.registry import reader, yaml
 from zoo.registry.metrics import METRICS
 from zoo.registry.schema import Architecture, Config, Interface, Recipe, Reported
 from zoo.utils import paths
@@ -1018,3 +1018,34 @@ def test_a_figure_measured_again_may_differ_by_as_much():
     assert {name: measure.tolerance(2.0) for name, measure in METRICS.items()} == pytest.approx(
         {"accuracy": 1e-3, "cross_entropy": 2e-3, "mse": 0.02, "nll": 2e-3, "nrmse": 0.02}
     )
+
+
+def test_a_list_of_as_many_faults_as_are_shown_has_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "MAX_FAULTS", 90)
+    with pytest.raises(RegistryError) as caught:
+        read(tmp_path, edited("papers:\n", "papers:\n" + "".join(f"  p{i}: {{}}\n" for i in range(30))))
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 90
+    assert "more faults" not in lines[-1]
+
+
+def test_faults_of_the_first_file_come_first(tmp_path):
+    text = nested(SMALL).replace("steps: 784", "steps: many", 1)
+    begin, end = (re.search(rf"^{section}:", text, re.M).start() for section in ("datasets", "tasks"))
+    (tmp_path / "sources.yaml").write_text(text[begin:end].replace("    license:", "    licence:", 1))
+    files = [line.split(":")[0] for line in str(refused(tmp_path, text[:begin] + text[end:])).splitlines()]
+    names = [file.rpartition("/")[2] for file in files]
+    assert names == sorted(names)
+    assert set(names) == {"registry.yaml", "sources.yaml"}
+
+
+def test_nesting_as_deep_as_allowed():
+    deep = yaml.MAX_DEPTH + 1  # the outermost is at depth 0
+    assert len(yaml.parse("[" * deep + "]" * deep).marks) == deep
+    with pytest.raises(yaml.YamlError, match="nested too deeply"):
+        yaml.parse("[" * (deep + 1) + "]" * (deep + 1))
+
+
+@pytest.mark.parametrize(("text", "value"), [("0x1F", 31), ("0o17", 15), ("017", 17), ("-3", -3)])
+def test_integers_of_yaml_1_2(text, value):
+    assert yaml.parse(text).content == value

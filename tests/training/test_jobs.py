@@ -392,3 +392,27 @@ def test_the_summary_is_of_the_best_epoch(tmp_path: Path, capsys: pytest.Capture
     many._summarise({"m": jobs.JobState("done")}, tmp_path, True)
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["best_epoch"], row["validation_loss"]) == (training.best.epoch, training.best.validation_loss)
+
+
+def test_a_job_whose_log_has_no_word_yet_waits(four: list[jobs.TrainingJob]) -> None:
+    class Queue(Scripted):
+        """As a cluster that has no room: a job has begun, but has not written yet."""
+
+        def start(self, job: jobs.TrainingJob) -> None:
+            super().start(job)
+            job.log.write_bytes(b"")
+
+    seen = list[dict[str, jobs.JobState]]()
+    jobs.run(four, Queue(dict.fromkeys("abcd", 0)), lambda at: seen.append(dict(at)))
+    assert "running" not in {each.phase for at in seen for each in at.values()}
+
+
+def test_a_log_with_the_command_alone_has_no_last_line(tmp_path: Path) -> None:
+    job = jobs.TrainingJob("a", tmp_path, ("train", "a"), {})
+    for text, line in (
+        ("$ rnnzoo train a\n", ""),
+        ("$ rnnzoo train a\ntrain a: 1/2\n\n", "1/2"),
+        ("rnnzoo: No.", "No."),
+    ):
+        job.log.write_text(text)
+        assert jobs.last_line(job) == line

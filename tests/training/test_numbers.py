@@ -13,7 +13,7 @@ from helpers import network, normal
 from small import TRAIN, VALIDATION
 from torch import Tensor
 
-from zoo import registry
+from zoo import examples, load, registry
 from zoo.checkpoints.tensors import FILE as WEIGHTS
 from zoo.checkpoints.tensors import read_tensors
 from zoo.data import mnist, task_data
@@ -243,3 +243,11 @@ def test_examples_without_any_target_cannot_be_measured() -> None:
     split = Split(normal(3, 6, 2), torch.full((3, 6), IGNORED), {})
     with pytest.raises(DataError, match="None of these 3 examples has a target"):
         measure(network(readout="every"), split, "class", 2)
+
+
+def test_the_last_report_is_of_every_example() -> None:
+    seen: list[tuple[int, int]] = []
+    measure(
+        load("mlp-3x8-circles.prelu", device="cpu"), examples("circles"), "class", 3, 8, lambda *at: seen.append(at)
+    )
+    assert seen == [(3, 8), (6, 8), (8, 8)]

@@ -814,3 +814,20 @@ def test_a_checkpoint_with_another_head_does_not_fit_the_task(small_zoo: Zoo, tm
     loading.save(build(Config.model_validate(every), device="cpu"), tmp_path / "every")
     with pytest.raises(RequestError, match=r"does not fit mnist-rows, .* readout last"):
         evaluate(tmp_path / "every", device="cpu")
+
+
+def test_a_difference_of_many_settings_is_not_listed() -> None:
+    before, now = {"x": 1, "y": 2}, {"x": 1, "y": 3}
+    assert state.difference("recipe", {"recipe": now}, {"recipe": before}) == "another recipe (y 2 instead of 3)"
+    many = {f"setting {i}": i for i in range(30)}
+    assert state.difference("recipe", {"recipe": many}, {"recipe": {}}) == "another recipe"
+
+
+def test_states_of_many_layers_come_back_in_their_order(tmp_path: Path) -> None:
+    carried = [torch.full((1, 2), float(i)) for i in range(12)]
+    written = state.State(
+        identity={}, step=1, seconds=0.5, sums=torch.zeros(4, dtype=torch.float64), history=[], weights_sha256=None,
+        scaler=None, network={}, optimizer={}, carried=carried,
+    )  # fmt: skip
+    written.write(tmp_path / state.FILE)
+    assert [int(each[0, 0]) for each in state.State.read(tmp_path / state.FILE).carried] == list(range(12))
