@@ -141,7 +141,7 @@ def release(
     steps += ["make generated"] if paths.is_checkout() else []
     steps += [] if results_only else [f"rnnzoo verify {name}"]
     say(
-        f"{'Kept without weights' if results_only else 'Pinned in cards/lock.json'}. Next: {', then '.join(steps) or 'commit it'}"
+        f"{'Recorded the figures only' if results_only else 'Pinned in cards/lock.json'}. Next: {', then '.join(steps) or 'commit it'}"
     )
 
 

@@ -187,7 +187,20 @@ def other(here: Here, content: str) -> Path:
     return path
 
 
-def test_a_long_config_is_another_librarys(here: Here, run: Run) -> None:
+@pytest.mark.parametrize("where", ["hub/models--me--m/blobs", "../elsewhere/blobs"])
+def test_a_blob_outside_the_cache_is_not_discarded(here: Here, where: str) -> None:
+    blob = here.cache / where / "x"
+    blob.parent.mkdir(parents=True)
+    blob.write_text("content")
+    link = here.cache / "hub" / "link"
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(blob)
+    cache.discard(link)
+    assert not link.is_symlink()
+    assert blob.exists() == ("elsewhere" in where)
+
+
+def test_a_long_config_is_another_librarys(here: Here) -> None:
     other(here, json.dumps({"labels": "x" * configs.MAX_BYTES}))
     assert cache.contents() == []
 

@@ -105,6 +105,13 @@ def test_force_fetches_whatever_is_here(here: Here) -> None:
     assert len(here.hub.asked(CDN, "GET")) == 4
 
 
+def test_force_fetches_the_files_of_an_address_again(here: Here) -> None:
+    here.hub.add("me/m", here.content())
+    everything = {tensors.FILE, "config.json"}
+    for force, fetched in ((False, everything), (False, set()), (True, everything)):
+        assert set(pull(here, "hf://me/m", force=force).downloaded) == fetched
+
+
 def test_to_force_what_is_not_on_the_hub_yet_says_so(here: Here, run: Run) -> None:
     code, _, err = run("pull", NAME, "--force")
     assert (code, f"{NAME} is not on the Hub yet" in err) == (0, True)

@@ -97,7 +97,8 @@ def test_cards_warn_of_larger_errors(factor: float, warns: bool) -> None:
 
 
 def test_the_matrix_of_models_and_formats(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "read", lambda: [ROW])
+    rounded = ROW.model_copy(update={"quantize": "int8", "different": 7})
+    monkeypatch.setattr(rows, "read", lambda: [rounded, ROW])
     code, out, _ = run("export", "--list", "*mnist-rows")
     assert code == 0
     (line,) = (line for line in out.splitlines() if line.startswith(f"{NAME} "))
