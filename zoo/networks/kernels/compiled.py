@@ -18,7 +18,7 @@ from ...checkpoints.tokenizer import PADDING
 from ..layer import Direction, LayerInput, LazyEmbedding
 from . import interface
 from .interface import address, addresses
-from .shared import PlannedLayer, check_formats, customised, differentiable, formats, in_memory, packed, planned
+from .shared import PlannedLayer, check_formats, contiguous, customised, differentiable, formats, in_memory, planned
 
 
 def supports(direction: Direction, x: LayerInput) -> PlannedLayer | None:
@@ -167,7 +167,7 @@ class CompiledScan:
                 gradients[i] = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
         if wanted[0] and self.tokens is not None:
             gradients[0] = y.new_empty(*self.tokens.shape, job.inputs)
-        output_gradients = [g if g is None else packed(g) for g in output_gradients]
+        output_gradients = [g if g is None else contiguous(g) for g in output_gradients]
         job.y, job.tape = address(y), address(tape)
         job.y_gradient, job.end_gradient = address(output_gradients[0]), addresses(output_gradients[1:])
         job.x_gradient, job.start_gradient = address(gradients[0]), addresses(gradients[1:first])
@@ -192,7 +192,7 @@ class CompiledScan:
         x = x.detach().resolve_neg()
         if x.shape[-1] > 1 and x.stride(-1) != 1:
             x = x.contiguous()
-        operands = [t if t is None else packed(t) for t in rest]
+        operands = [t if t is None else contiguous(t) for t in rest]
         start, (weight, bias, *recurrent) = operands[: self.states], operands[self.states :]
         steps, batch = x.shape[:2] if self.tokens is None else self.tokens.shape
         plan, direction = self.layer.plan, self.layer.direction

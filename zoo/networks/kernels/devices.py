@@ -12,7 +12,7 @@ FUSED = {"cpu": "compiled", "cuda": "triton_scan"}
 
 RECURRENCES = {"cpu": "compiled_diagonal", "cuda": "triton_diagonal"}
 """By type of device: the module that computes c_t = a_t c_{t-1} + b_t for diagonal.py, the scan of all cells that are linear in
-their state. It runs those that have no scan of their own, or not in this form."""
+their state. It runs a cell that FUSED has no scan for, or none with the cell's options."""
 
 
 def device_module(modules: Mapping[str, str], device: "torch.device") -> Any:

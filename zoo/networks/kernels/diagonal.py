@@ -14,7 +14,7 @@ from ...cells.base import State, matched
 from ...cells.linear import LinearRecurrence, next_state, times
 from ..layer import Direction, LayerInput, LazyEmbedding
 from .devices import RECURRENCES, device_module
-from .shared import check_formats, customised, formats, in_memory, intercepted, overridden, packed
+from .shared import check_formats, contiguous, customised, formats, in_memory, intercepted, overridden
 
 
 def supports(direction: Direction, x: LayerInput) -> bool:
@@ -156,7 +156,9 @@ class Recurrence(torch.autograd.Function):
         lengths = None if lengths is None else lengths.long().contiguous()
         ctx.recurrences = device_module(RECURRENCES, b.device)
         ctx.tbptt_steps, ctx.complex_state, ctx.formats = tbptt_steps, complex_state, formats((a, b, start))
-        c = ctx.recurrences.forward(packed(a), packed(b), packed(start), lengths, tbptt_steps, complex_state)
+        c = ctx.recurrences.forward(
+            contiguous(a), contiguous(b), contiguous(start), lengths, tbptt_steps, complex_state
+        )
         ctx.save_for_backward(a, b, start, lengths, c)
         return c
 
@@ -166,7 +168,7 @@ class Recurrence(torch.autograd.Function):
         check_formats((a, b, start), ctx.formats)
         if torch.is_grad_enabled() or not in_memory(gradients[0]):  # gradients of gradients, or many at once
             return *_differentiable(ctx, a, b, start, lengths, gradients[0]), None, None, None
-        operands = packed(gradients[0]), packed(a), packed(c), packed(start)
+        operands = contiguous(gradients[0]), contiguous(a), contiguous(c), contiguous(start)
         return *ctx.recurrences.backward(*operands, lengths, ctx.tbptt_steps, ctx.complex_state), None, None, None
 
 

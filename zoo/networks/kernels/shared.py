@@ -66,7 +66,7 @@ def in_memory(tensor: Tensor) -> bool:
     return type(tensor) in (Tensor, nn.Parameter) and torch_internals.has_storage(tensor)
 
 
-def packed(tensor: Tensor) -> Tensor:
+def contiguous(tensor: Tensor) -> Tensor:
     """Return a tensor with the same values, contiguous and without torch's lazy negation."""
     return tensor.detach().resolve_neg().contiguous()
 
