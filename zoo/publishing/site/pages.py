@@ -264,16 +264,19 @@ def _stored_lattices() -> list[dict[str, Any]]:
         mean, models = result.arrays["mean"], registry.models()
         cell = models[title].cell if title in models else title.partition(",")[0]
         key = cell, len(mean.axis("layer").ticks), len(mean.axis("step").ticks)
-        values = {
-            str(loss): [[_short(v) for v in row] for row in mean.at(loss=loss).values]
-            for loss in mean.axis("loss").ticks
-        }
+        values, shades = {}, {}
+        for loss in mean.axis("loss").ticks:
+            norms = mean.at(loss=loss).values
+            values[str(loss)] = [[_short(v) for v in row] for row in norms]
+            shades[str(loss)] = [[charts.shade(float(v), float(norms[-1, -1])) for v in row] for row in norms]
         about = {
             "of": str(result.setting.get("of", title)),
             "runs": result.setting.get("runs"),
             "lines": list(result.lines),
         }
-        entries.setdefault(key, {"cell": cell, "layers": key[1], "steps": key[2], "values": values, **about})
+        entries.setdefault(
+            key, {"cell": cell, "layers": key[1], "steps": key[2], "values": values, "shades": shades, **about}
+        )
     return [entry for _, entry in sorted(entries.items())]
 
 
@@ -292,10 +295,6 @@ def _why(site: Site, stored: Sequence[dict[str, Any]]) -> None:
         for cell, result in of_paper.items()
         for picture in analyses.lattice(result.arrays["mean"], "")[:1]
     ]
-    shades = {"levels": charts.LEVELS, "decades": charts.DECADES}
-    lines = [
-        f"zoo.{name}={json.dumps(each, separators=(',', ':'))};\n"
-        for name, each in (("shades", shades), ("lattices", stored))
-    ]
-    site.files["assets/lattices.js"] = "".join(lines).encode()
+    lattices_text = json.dumps(stored, separators=(",", ":"))
+    site.files["assets/lattices.js"] = f"zoo.levels={charts.LEVELS};\nzoo.lattices={lattices_text};\n".encode()
     site.page("why.html", "why.html", rows=stored, first=first, cells=sorted({entry["cell"] for entry in stored}))

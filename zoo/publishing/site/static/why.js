@@ -1,29 +1,22 @@
 /* The explorable of gradients: choose a cell, a depth, a length and a loss, and see the stored lattice. */
 "use strict";
 (() => {
-  const { levels, decades } = zoo.shades;
-  // from -1, far below the reference, to 1, far above it; JSON has null for a gradient that overflowed
-  const distance = (value, reference) => {
-    if (value === reference) return 0;
-    if (value === null || !(reference > 0)) return 1;
-    return value > 0 ? Math.max(-1, Math.min(1, Math.log10(value / reference) / decades)) : -1;
-  };
   const options = (select, values, wanted) => {
     const kept = values.reduce((best, value) => (Math.abs(value - wanted) < Math.abs(best - wanted) ? value : best));
     select.replaceChildren(...values.map((value) => new Option(value, value, false, String(value) === String(kept))));
   };
   const unique = (values) => [...new Set(values)].sort((a, b) => a - b);
+  // null: the gradient overflowed
   const say = (value) => (value === null || !Number.isFinite(value) ? "overflow" : value === 0 ? "0" : Math.abs(value) >= 1e4 || Math.abs(value) < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(3))));
 
   function draw(view, entry, loss) {
-    const values = entry.values[loss], rows = values.length, columns = values[0].length;
+    const values = entry.values[loss], shades = entry.shades[loss], rows = values.length, columns = values[0].length;
     const left = 56, top = 14, width = (480 - left - 12) / columns, height = Math.max(9, Math.min(26, 250 / rows));
     const reference = values[rows - 1][columns - 1];
     let shapes = "";
-    values.forEach((line, row) => line.forEach((value, column) => {
-      const level = distance(value, reference);
-      const shade = Math.round(Math.abs(level) * levels) / levels;
-      shapes += `<path class="${level < 0 ? "cold" : "warm"}" style="--p:${100 * shade}%" d="M${left + column * width} ${top + (rows - 1 - row) * height}h${width}v${height}h-${width}z"/>`;
+    values.forEach((line, row) => line.forEach((_, column) => {
+      const shade = shades[row][column];
+      shapes += `<path class="${shade < 0 ? "cold" : "warm"}" style="--p:${(100 * Math.abs(shade)) / zoo.levels}%" d="M${left + column * width} ${top + (rows - 1 - row) * height}h${width}v${height}h-${width}z"/>`;
     }));
     const bottom = top + rows * height, places = (n, most) => [...Array(n).keys()].filter((i) => i === 0 || i === n - 1 || ((i + 1) % Math.ceil(n / most) === 0 && n - 1 - i >= Math.ceil(n / most) / 2));
     const ticks = places(rows, 8).map((r) => `<text class="end" x="${left - 6}" y="${bottom - (r + 0.5) * height + 4}">${r + 1}</text>`).join("")
