@@ -107,14 +107,16 @@ def _emit_models(models: Sequence[tuple[str, index.Summary]], as_json: bool, cos
     emit(rows, as_json, columns(header, table))
 
 
+def _summaries() -> dict[str, index.Summary]:
+    """Return the summary of every model by name, without reading registry.yaml if the index in cards/lock.json is up to date."""
+    return index.read() or registry.summaries()
+
+
 def _matches(
     patterns: Sequence[str], exclude: Sequence[str], task: str | None, cell: str | None, pretrained: bool | None
 ) -> dict[str, index.Summary]:
-    """Return, by name, the summaries of the models that registry.list_models returns for the same arguments.
-
-    registry.yaml is read only if the index in cards/lock.json is missing or out of date.
-    """
-    models = index.read() or registry.summaries()
+    """Return, by name, the summaries of the models that registry.list_models returns for the same arguments."""
+    models = _summaries()
     tasks, cells = ({getattr(model, field) for model in models.values()} for field in ("task", "cell"))
     if task not in (None, *tasks) or cell not in (None, *cells):
         registry.list_models(task=task, cell=cell)  # raises UnknownNameError unless a task or cell has no models
@@ -150,7 +152,7 @@ def _named(patterns: Sequence[str]) -> list[tuple[str, index.Summary]]:
 
     Raises UnknownNameError for a pattern that matches no model.
     """
-    models = index.read() or registry.summaries()
+    models = _summaries()
     names: dict[str, None] = {}
     for pattern in patterns:
         matches = matching(models, pattern)
@@ -161,7 +163,7 @@ def _named(patterns: Sequence[str]) -> list[tuple[str, index.Summary]]:
 
 
 def _list_cells(cells: Sequence[str], as_json: bool) -> None:
-    models, papers = index.read() or registry.summaries(), registry.load_registry().papers
+    models, papers = registry.summaries(), registry.load_registry().papers
     rows: list[dict[str, Any]] = []
     for cell in cells:
         mine, paper = [model for model in models.values() if model.cell == cell], papers.get(ROWS[cell].paper)
@@ -178,7 +180,7 @@ def _list_cells(cells: Sequence[str], as_json: bool) -> None:
 
 
 def _list_tasks(tasks: Sequence[str], as_json: bool) -> None:
-    models, known = index.read() or registry.summaries(), registry.load_registry().all_tasks
+    models, known = registry.summaries(), registry.load_registry().all_tasks
     rows: list[dict[str, Any]] = []
     for task in tasks:
         mine = [model for model in models.values() if model.task == task]
