@@ -157,7 +157,7 @@ def test_the_page_ranks_every_row() -> None:
     rows = leaderboard.read()
     assert rows
     by_task = {task: [row for row in rows if row.task == task] for task in dict.fromkeys(row.task for row in rows)}
-    over_tasks = leaderboard_page.over_tasks(by_task)
+    over_tasks = leaderboard_page.over_tasks(leaderboard_page.comparable(by_task))
     assert over_tasks is not None
     assert over_tasks in text
     assert text.replace(over_tasks, "").count("\n| ") == len(rows) + 2 * len(by_task)
@@ -174,4 +174,7 @@ def test_places_over_tasks_count_the_cells_that_all_tasks_have() -> None:
         "| cell | mean rank | `a` | `b` |\n| --- | --- | --- | --- |\n| `gru` | 1.5 | 1 | 2 |\n| `star` | 1.5 | 2 | 1 |"
     )
     assert leaderboard_page.over_tasks({"a": ranked["a"]}) is None
+    little = {**ranked, "c": ranked["a"][:1]}  # its one cell would leave nothing to compare
+    assert leaderboard_page.comparable(little, 2) == ranked
+    assert leaderboard_page.comparable(little, 4) == {}
     assert leaderboard_page.over_tasks({}) is None

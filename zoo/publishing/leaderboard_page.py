@@ -16,6 +16,8 @@ PAGE = ("docs", "leaderboard.md")
 PROTOCOL = ("benchmarks", "protocol.yaml")
 YARDSTICK = "lstm"
 """The cell that every other one is compared with."""
+FEWEST = 8
+"""The least number of cells that the tasks compared with one another have in common."""
 
 
 def page() -> str:
@@ -35,9 +37,10 @@ def page() -> str:
     ]
     header = ("#", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs per step")
     ranked = {task: list(group) for task, group in groupby(leaderboard.read(), key=lambda row: row.task)}
-    if (shared := over_tasks(ranked)) is not None:
-        missing = [task for task in yaml.safe_load(protocol)["tasks"] if task not in ranked]
-        gap = f" Not measured yet: {', '.join(f'`{task}`' for task in missing)}." if missing else ""
+    common = comparable(ranked)
+    if (shared := over_tasks(common)) is not None:
+        missing = [f"`{t}` ({len(ranked.get(t, ()))})" for t in yaml.safe_load(protocol)["tasks"] if t not in common]
+        gap = f" Too few of them are measured on other tasks yet: {', '.join(missing)}." if missing else ""
         text = f"Ranks among the cells measured on all tasks below.{gap}"
         parts += ["## Over the tasks", text, shared]
     for task, rows in ranked.items():
@@ -50,6 +53,20 @@ def page() -> str:
             f"{first.updates:,} updates; {len(rows)} cell{'s' * (len(rows) > 1)}; {', '.join(sorted({row.cpu for row in rows}))}, one thread.\n\n{markdown(header, table)}"
         )
     return "\n\n".join(parts) + "\n"
+
+
+def comparable(
+    ranked: Mapping[str, Sequence[leaderboard.Row]], fewest: int = FEWEST
+) -> dict[str, list[leaderboard.Row]]:
+    """Return the tasks, with their rows, that have at least `fewest` cells in common, those with the most cells first chosen."""
+    shared: set[str] | None = None
+    chosen = set()
+    for task, rows in sorted(ranked.items(), key=lambda item: -len(item[1])):
+        cells = {row.cell for row in rows} if shared is None else shared & {row.cell for row in rows}
+        if len(cells) >= fewest:
+            shared = cells
+            chosen.add(task)
+    return {task: list(rows) for task, rows in ranked.items() if task in chosen}
 
 
 def over_tasks(ranked: Mapping[str, Sequence[leaderboard.Row]]) -> str | None:
