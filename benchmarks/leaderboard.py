@@ -42,10 +42,11 @@ ROUNDS, STEPS = 5, 200
 
 
 class Budget(Spec):
-    """Batch size and epochs of the training on one task."""
+    """What is particular to one task: the batch size, the epochs and, if not the protocol's, the number of layers."""
 
     batch_size: int = Field(ge=1)
     epochs: int = Field(ge=1)
+    layers: int | None = Field(default=None, ge=1)
 
 
 class Protocol(Spec):
@@ -83,7 +84,7 @@ class Protocol(Spec):
 
         def sized(units: int) -> Entry:
             model = Model(
-                cell=cell, layers=self.layers, units=units, task=task, recipe=NAME, tag=NAME, embedding=embedding,
+                cell=cell, layers=budget.layers or self.layers, units=units, task=task, recipe=NAME, tag=NAME, embedding=embedding,
                 standardize=not spec.vocabulary, options=options,
             )  # fmt: skip
             return Entry(

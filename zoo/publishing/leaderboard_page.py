@@ -9,7 +9,7 @@ import yaml
 from ..checkpoints import leaderboard
 from ..registry import load_registry
 from ..utils import paths
-from ..utils.text import capitalised, markdown
+from ..utils.text import capitalised, counted, markdown
 from .speed import significant
 
 PAGE = ("docs", "leaderboard.md")
@@ -24,9 +24,10 @@ def page() -> str:
     """Return the text of docs/leaderboard.md."""
     tasks = load_registry().all_tasks
     protocol = paths.path(*PROTOCOL).read_text(encoding="utf-8")
+    settings = yaml.safe_load(protocol)
     parts = [
         "# One protocol for every cell",
-        "Networks of one layer with the same number of parameters, trained alike: the protocol below says what is equal. Each cell "
+        "Networks with the same number of parameters, trained alike: the protocol below says what is equal. Each cell "
         "is initialised as in its paper, with its default options except for those below. The learning rate is the best of three for the first seed, by "
         "the validation loss; the figure is the mean and the standard deviation of the test metric over the seeds. The "
         "budget is small, so the tables say which cells learn fast, not what they reach in the end. Cells whose state is a "
@@ -39,7 +40,7 @@ def page() -> str:
     ranked = {task: list(group) for task, group in groupby(leaderboard.read(), key=lambda row: row.task)}
     common = comparable(ranked)
     if (shared := over_tasks(common)) is not None:
-        missing = [f"`{t}` ({len(ranked.get(t, ()))})" for t in yaml.safe_load(protocol)["tasks"] if t not in common]
+        missing = [f"`{t}` ({len(ranked.get(t, ()))})" for t in settings["tasks"] if t not in common]
         gap = f" Too few of them are measured on other tasks yet: {', '.join(missing)}." if missing else ""
         text = f"Ranks among the cells measured on all tasks below.{gap}"
         parts += ["## Over the tasks", text, shared]
@@ -48,9 +49,10 @@ def page() -> str:
         title = tasks[task].title
         first = rows[0]
         order = "higher" if first.measure.higher_is_better else "lower"
+        layers = counted(settings["tasks"][task].get("layers", settings["layers"]), "layer")
         parts.append(
             f"## {capitalised(title)} (`{task}`)\n\n{capitalised(first.measure.title)}, {order} is better; "
-            f"{first.updates:,} updates; {len(rows)} cell{'s' * (len(rows) > 1)}; {', '.join(sorted({row.cpu for row in rows}))}, one thread.\n\n{markdown(header, table)}"
+            f"{layers}; {first.updates:,} updates; {counted(len(rows), 'cell')}; {', '.join(sorted({row.cpu for row in rows}))}, one thread.\n\n{markdown(header, table)}"
         )
     return "\n\n".join(parts) + "\n"
 
