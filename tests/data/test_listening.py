@@ -132,3 +132,14 @@ def test_an_early_answer_is_replaced_only_if_the_word_goes_on() -> None:
 def test_numbers_of_frames_out_of_order_are_refused(early: int | None, pause: int) -> None:
     with pytest.raises(RequestError, match="0 < early < pause"):
         Listener(build(NAMES[0], device="cpu"), pause=pause, early=early)
+
+
+def test_a_network_without_names_of_classes_answers_with_numbers() -> None:
+    network, recording = build(NAMES[0], device="cpu").eval(), three_sounds()[0]
+    named = heard(network, recording, 800)
+    numbered = build(NAMES[0], device="cpu").eval()
+    numbered.reset_head(10)
+    numbered.head.load_state_dict(network.head.state_dict())
+    assert numbered.classes == ()
+    answers = [str(network.classes.index(word.answer)) for word in named]
+    assert [word.answer for word in heard(numbered, recording, 800)] == answers

@@ -218,3 +218,10 @@ def test_the_real_recordings():
         frames = train.raw[torch.arange(train.raw.shape[1]) < train.lengths[:, None]]
         assert (float(frames.mean()), float(frames.std())) == pytest.approx((task.mean, task.std), abs=2e-3)
         assert all(split.targets.bincount().unique().numel() == 1 for split in splits)  # as many of each digit
+
+
+def test_a_recording_that_breaks_off_within_a_sample_is_read_up_to_there():
+    content = wav(recording(0.1))
+    whole = speech.read_samples("any", content[: 44 + 2 * 500])
+    assert len(whole) == 500
+    assert torch.equal(speech.read_samples("any", content[: 44 + 2 * 500 + 1]), whole)

@@ -278,3 +278,12 @@ def test_bench_does_what_it_is_told_and_compares_with_the_first(run, monkeypatch
     assert (code, seen) == (0, [Workload(28, 7, 3)])
     assert [row["flushed"] for row in rows if row["library"] == "torch"] == [True, False]
     assert [row["ratio"][FORWARD] for row in rows] == [float(i + 1) for i in range(len(rows))]
+
+
+def test_memory_is_in_bytes_and_unknown_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark.Path, "exists", lambda path: True)
+    monkeypatch.setattr(
+        benchmark.Path, "read_text", lambda path: "VmPeak:\t 9999 kB\nVmHWM:\t    2048 kB\nVmRSS:\t 1 kB\n"
+    )
+    assert benchmark.peak_memory(torch.device("cpu")) == 2 * 2**20
+    assert benchmark.peak_memory(torch.device("meta")) is None

@@ -13,6 +13,7 @@ from helpers import network, normal
 
 from zoo import build
 from zoo.cells import CELLS
+from zoo.data.base import Split
 from zoo.diagnostics import ANALYSES, subject
 from zoo.diagnostics.base import Array, Axis, Result, read_results
 from zoo.diagnostics.gradients import gradients
@@ -132,3 +133,24 @@ def test_a_damaged_result_says_so(tmp_path: Path, content: str) -> None:
     (tmp_path / "lattice.json").write_text(content)
     with pytest.raises(StorageError, match="is damaged"):
         read_results(tmp_path / "lattice.json")
+
+
+@pytest.mark.parametrize("name", ["gru-1x128-fsdd", "gru-1x160-jsb"])
+def test_sequences_that_are_cut_have_shorter_lengths_and_as_many_targets(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, prepared = subject.config_of(name), []
+    every = config.interface.readout == "every"
+    x, lengths = torch.rand(4, 9, *config.interface.input), torch.tensor([9, 3, 5, 1])
+    y = torch.zeros(4, 9, config.interface.outputs, dtype=torch.int8) if every else torch.arange(4)
+    data = types.SimpleNamespace(
+        prepare_network=prepared.append, split=lambda part: Split(x, y, {}, lengths=lengths, per_step=every)
+    )
+    monkeypatch.setattr(subject, "data_of", lambda config: data)
+    found = subject.sample(name, config, steps=4, untrained=True)
+    assert found.x.shape[:2] == (4, 4)
+    assert found.lengths is not None
+    assert found.lengths.tolist() == [4, 3, 4, 1]
+    assert found.y.shape == ((4, 4, config.interface.outputs) if every else (4,))
+    assert prepared == [found.network]
+    assert gradients(*found.arguments("labels")).lines

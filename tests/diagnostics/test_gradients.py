@@ -96,3 +96,25 @@ def test_a_ratio_in_words(ratio: float, words: str) -> None:
     ones, ratios = Array(np.ones((2, 2, 2)), (losses, *axes)), Array(np.full(2, ratio), (losses,))
     line = summarise({"mean": ones, "spread": ones, "ratio": ratios, "depth": ratios})[0]
     assert f"the gradient norm at layer 1 is {words} at step 1 and {words} at step 2." in line
+
+
+def test_frozen_layers_have_gradients_too_and_stay_frozen() -> None:
+    net, x, y = network("star shift=0.0", layers=2), normal(4, 5, 2), torch.tensor([0, 1, 2, 3])
+    expected = gradients(net, x, y).norm.values
+    net.layers[0].requires_grad_(False)
+    np.testing.assert_allclose(gradients(net, x, y).norm.values, expected)
+    assert not any(p.requires_grad for p in net.layers[0].parameters())
+    assert all(p.requires_grad for p in net.layers[1].parameters())
+
+
+def test_every_update_of_a_training_has_a_whole_batch(
+    small_zoo: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_zoo({"batch_size": 48})
+    name = "rnn-1x8-mnist-rows"
+    net, data, recipe, target = subject.training_arguments(name, subject.config_of(name))
+    assert len(data) % 48
+    sizes, batch = [], type(data).batch
+    monkeypatch.setattr(type(data), "batch", lambda split, at, *rest: sizes.append(len(at)) or batch(split, at, *rest))
+    evolution(net, data, recipe, target, updates=len(data) // 48 + 3)
+    assert sizes == [48] * (len(data) // 48 + 3)

@@ -146,3 +146,11 @@ def test_a_jacobian_is_the_mean_over_sequences_at_the_end_of_the_shortest() -> N
     net, x = network("gru reset=before", layers=2), normal(3, 5, 2)
     single = [jacobian_at(net, x[i : i + 1], step=1).values.values for i in range(3)]
     np.testing.assert_allclose(jacobian_at(net, x, LENGTHS).values.values, np.mean(single, 0))
+
+
+def test_singular_values_in_words() -> None:
+    equal = jacobian(subject.config_of("rnn-2x4"))  # orthogonal weights, and tanh has the slope 1 at zero
+    assert equal.lines == ("Singular values of dh/dx: all 1.", "Singular values of dh/dh: all 1.")
+    other = jacobian_at(network("gru reset=before", layers=2), normal(3, 5, 2))
+    for values, line in zip(other.values.values, other.lines, strict=True):
+        assert line.endswith(f": {np.nanmin(values):.3g} to {np.nanmax(values):.3g}.")

@@ -110,3 +110,18 @@ def test_the_indicator_is_of_the_probe_that_was_asked_for(probe: str) -> None:
     zero = torch.zeros(1, 3, dtype=torch.float64)
     j = torch.autograd.functional.jacobian(lambda s0: states(net, x, s0)[-1][0][0], zero)[:, 0]
     assert noh(net, x, probe=probe).end.values == pytest.approx(math.log10((v.double() @ j).abs().mean()))
+
+
+def test_noh_has_no_steps_beyond_the_longest_sequence() -> None:
+    net, x = network("gru reset=before", layers=2), normal(3, 8, 2)
+    padded, whole = noh(net, x, LENGTHS), noh(net, x[:, :5], LENGTHS)
+    assert padded.indicator.axis("step").ticks == (1, 2, 3, 4, 5)
+    np.testing.assert_allclose(padded.indicator.values, whole.indicator.values)
+    assert padded.lines == whole.lines
+
+
+def test_gates_stop_at_the_end_of_the_shortest_sequence() -> None:
+    net, x = network("gru reset=before", layers=2), normal(3, 5, 2)
+    result = gates(net, x, LENGTHS).norm
+    assert result.axis("step").ticks == (1, 2)
+    np.testing.assert_allclose(result.values, gates(net, x[:, :2]).norm.values)

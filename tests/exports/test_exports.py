@@ -413,3 +413,11 @@ def test_a_file_that_forgets_its_state_or_fails_for_one_sequence_is_refused(
     monkeypatch.setattr(onnx.ONNXRuntime, "run", faulty)
     with pytest.raises(ExportError, match="differ by"):
         export(small("rnn"), "onnx", out=tmp_path)
+
+
+def test_8_bit_weights_in_a_format_without_them_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        RequestError, match="pt2 cannot have 8-bit weights: leave quantize out, or choose onnx or c or wasm"
+    ):
+        export(small("rnn"), "pt2", quantize="int8", out=tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -251,3 +251,20 @@ def test_a_block_in_words():
     assert BlockSpec(**block).text == words
     assert BlockSpec(**block, feed_forward={"width": 48, "gated": False}).text == f"{words}, {feed}"
     assert BlockSpec(**block, feed_forward={"width": 48, "gated": True}).text == f"{words}, gated {feed}"
+
+
+def test_a_block_without_a_residual_normalises_after_its_layer(monkeypatch):
+    """The lowest layer reads the input as it is, but its output is normalised."""
+    monkeypatch.setitem(BLOCKS, "alone", {"norm": "layer", "norm_position": "after", "residual": False})
+    net = network("lstm", "alone", layers=1, readout="every")
+    x, direction = sample(net), net.layers[0].forward_direction
+    h = torch.stack(direction.scan(x.transpose(0, 1), direction.zero_states(x[:, 0]))[0], 1)
+    close(net(x), net.head(F.layer_norm(h, (8,))))
+
+
+def test_dropout_acts_on_all_that_is_added():
+    """If everything is dropped, of the layer's output and of the feed-forward network's, the residual alone is left."""
+    net = network("lstm", "griffin", layers=1, dropout=0.5).train()
+    block, x = net.layers[0].block, sample(net)
+    block.dropout.p = 1.0
+    close(net(x), net.head(block.final_norm(block.enter(x))[:, -1]))

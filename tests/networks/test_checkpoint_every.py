@@ -79,3 +79,13 @@ def test_what_is_computed_again_has_the_same_dropout() -> None:
     net(x).sum().backward()
     assert len(masks) == 6
     assert all(torch.equal(drawn, again) for drawn, again in zip(masks[:3], masks[:2:-1], strict=True))
+
+
+def test_means_of_all_steps_are_not_recomputed_from_parts() -> None:
+    net = small("lstm", layers=1, block={"norm": "batch"})
+    net.backend, net.checkpoint_every = "auto", 3
+    x = normal(3, 7, 2, dtype=torch.float32)
+    with pytest.raises(RequestError, match=r"cannot have checkpoint_every=3: .* and no batch norm"):
+        net(x)
+    with torch.no_grad():  # nothing is kept for a backward pass
+        assert net(x).isfinite().all()

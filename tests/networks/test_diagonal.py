@@ -110,3 +110,19 @@ def test_a_transition_of_zero_keeps_the_last_input_only() -> None:
     x = normal(2, 9, 2, dtype=torch.float32).requires_grad_()
     check_both_scans(net, lambda net: [net(x), *gradients(score([net(x)]), {"x": x}).values()])
     assert net(x).isfinite().all()
+
+
+@pytest.mark.parametrize("case", ["s4d", "lru"])
+def test_the_last_output_of_whole_sequences_has_its_gradient(case: str) -> None:
+    """The closed form, which has no parts, does not take the place of a scan whose gradients are cut."""
+    net = small(next(each for each in LINEAR if each.split()[0] == case), layers=1, steps=12)
+    x = normal(3, 12, 2, dtype=torch.float32).requires_grad_()
+    net.tbptt_steps = 5
+
+    def slopes(net: Network) -> list[Tensor]:
+        slope = gradients(score([net(x)]), {"x": x, **dict(net.named_parameters())})
+        assert not slope["x"][:, :10].any()
+        assert slope["x"][:, 10:].any()
+        return list(slope.values())
+
+    check_both_scans(net, slopes)

@@ -138,3 +138,18 @@ def test_a_default_device_is_not_that_of_a_networks_own_tensors() -> None:
         with torch.device("meta"):
             assert torch.equal(net(x, resets=resets), expected)
             assert torch.equal(mean.stream().steps(x)[0], streamed)
+
+
+def test_tokens_may_be_of_32_bits() -> None:
+    net, tokens = writer().eval(), torch.randint(20, (3, 9), generator=torch.Generator().manual_seed(0))
+    for dtype in (torch.int32, torch.int64):
+        assert torch.equal(net(tokens.to(dtype)), net(tokens))
+        assert torch.equal(net.step(tokens[:, 0].to(dtype))[0], net.step(tokens[:, 0])[0])
+        assert torch.equal(net.stream().step(tokens[:, 0].to(dtype))[0], net.stream().step(tokens[:, 0])[0])
+
+
+def test_outputs_are_not_named_after_another_number_of_classes() -> None:
+    spec = zoo.spec("lstm-1x128-mnist-rows").config
+    assert len(build(spec, device="meta").classes) == 10
+    other = spec.interface.model_copy(update={"outputs": 4})
+    assert build(spec.model_copy(update={"interface": other}), device="meta").classes == ()

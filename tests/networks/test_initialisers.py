@@ -401,3 +401,13 @@ def test_nothing_is_left_without_a_start_value(cell: str) -> None:
     assert net.training
     assert all(p.device.type == "cpu" for p in net.parameters())
     assert {p.requires_grad for p in net.layers.parameters()} == {not cell_class(cell).frozen}
+
+
+def test_convolutions_in_front_of_layers_start_as_those_of_torch() -> None:
+    net = built("lstm", layers=1, units=64, block={"convolution": 4})
+    convolution, theirs = net.layers[0].forward_direction.convolution, torch.nn.Conv1d(64, 64, 4, groups=64)
+    assert convolution is not None
+    assert not convolution.bias.any()
+    bound = 4**-0.5
+    for weight in (convolution.weight, theirs.weight):
+        assert 0.9 * bound < weight.abs().max() <= bound

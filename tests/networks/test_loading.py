@@ -11,6 +11,7 @@ import torch
 from helpers import config, network, normal, same
 
 from zoo import load
+from zoo.checkpoints import tokenizer
 from zoo.checkpoints.tensors import FILE
 from zoo.errors import CheckpointError, RequestError
 from zoo.networks import golden, loading
@@ -186,3 +187,45 @@ def test_the_meta_device_has_no_weights_to_save_or_round(tmp_path: Path) -> None
     for ask in (lambda: net.save_pretrained(tmp_path / "new"), lambda: quantized(net)):
         with pytest.raises(RequestError, match="is on the meta device"):
             ask()
+
+
+def test_a_folder_without_a_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RequestError, match="The name of the folder is empty"):
+        build(config(), device="cpu").save_pretrained("")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_words_of_another_network_do_not_stay_in_its_folder(tmp_path: Path) -> None:
+    net = build(of_words(True), device="cpu")
+    net.tokenizer = tokenizer.Tokenizer([*tokenizer.RESERVED, "a", "the", "b", "c", "d"], 6)
+    saved(net, tmp_path)
+    assert load(tmp_path, device="cpu").tokenizer is not None
+    saved(build(of_words(True), device="cpu"), tmp_path)
+    assert load(tmp_path, device="cpu").tokenizer is None
+    assert not (tmp_path / tokenizer.FILE).exists()
+
+
+def test_small_outputs_deviate_by_an_absolute_difference(tmp_path: Path) -> None:
+    net = network(dtype=torch.float32)
+    with torch.no_grad():
+        net.head.weight.zero_()
+        net.head.bias.fill_(1e-3)
+        golden.write(net, tmp_path / golden.FILE)
+        net.head.bias.add_(1e-5)
+    assert golden.deviation(net, tmp_path / golden.FILE)[0] == pytest.approx(1e-5, rel=1e-2)
+    with torch.no_grad():
+        net.head.bias.fill_(100.0)
+        golden.write(net, tmp_path / golden.FILE)
+        net.head.bias.add_(1.0)
+    assert golden.deviation(net, tmp_path / golden.FILE)[0] == pytest.approx(1e-2, rel=1e-2)
+
+
+def test_loading_onto_a_cpu_flushes_denormal_numbers(tmp_path: Path) -> None:
+    saved(build(config(), device="cpu"), tmp_path)
+    try:
+        torch.set_flush_denormal(False)
+        load(tmp_path, device="cpu")
+        assert not (torch.full((8,), 1e-30) * 1e-10).any()
+    finally:
+        torch.set_flush_denormal(True)

@@ -10,6 +10,7 @@ from helpers import CASES, READOUTS, flatten, normal, random_state, same, steppe
 from marks import TYPICAL
 from scans import BUILT, PLANNED, close, small
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from zoo.cells.properties import cells_with
 from zoo.errors import RequestError
@@ -397,3 +398,53 @@ def test_a_step_is_not_shared_among_threads(cell: str) -> None:
             assert [jobs[i].threads for i in range(2)] == [1, 1]  # to wake a thread takes longer than a step
     finally:
         torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@torch.no_grad()
+def test_a_step_under_autocast_is_the_plain_one(dtype: torch.dtype) -> None:
+    net, x = small("star", layers=2, units=8).eval(), normal(3, 2, dtype=torch.float32)
+    net.backend = "auto"
+    net.step(x)
+    assert net._stepper is not None
+    with torch.autocast("cpu", dtype):
+        logits, state = net.step(x)
+        net.backend = "plain"
+        expected, end = net.step(x)
+    assert logits.dtype == expected.dtype == dtype
+    close([logits, state], [expected, end])
+
+
+def test_gradients_of_a_state_pass_through_steps_of_frozen_weights() -> None:
+    net, x = small("star", layers=2).eval().requires_grad_(False), normal(3, 2, dtype=torch.float32)
+    net.backend = "auto"
+    net.step(x)
+    assert net._stepper is not None
+    slopes = []
+    for backend in ("auto", "plain"):
+        net.backend, state = backend, random_state(net, 3)
+        state = tuple(tuple(s.detach().float().requires_grad_() for s in part) for part in state)
+        slopes.append(torch.autograd.grad(net.step(x, state)[0].square().sum(), flatten(state)))
+    assert all(slope.any() for slope in slopes[0])
+    close(*slopes)
+
+
+@torch.no_grad()
+def test_a_mode_sees_every_product_of_a_step() -> None:
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            names.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    net, x = small("star", layers=2, units=8).eval(), normal(3, 2, dtype=torch.float32)
+    net.backend = "auto"
+    net.step(x)
+    assert net._stepper is not None
+    for run in (lambda: net.step(x), lambda: net(x[:, None])):
+        counts = []
+        for net.backend in ("auto", "plain"):
+            names: list[str] = []
+            with Seen():
+                run()
+            counts.append(sum("mm" in name for name in names))
+        assert counts[0] == counts[1] > 4  # two layers of two maps each, and the head

@@ -62,3 +62,19 @@ def test_other_modules_are_refused(module: nn.Module) -> None:
 def test_what_torch_does_not_have_is_refused(case: str, spec: dict[str, object], words: str) -> None:
     with pytest.raises(RequestError, match=words):
         to_torch(network(case, **spec))  # type: ignore[arg-type]
+
+
+def test_dropout_between_layers_goes_along() -> None:
+    net = from_torch(nn.LSTM(2, 4, 2, dropout=0.25, batch_first=True), outputs=3)
+    assert net.config.architecture.dropout == net.dropout.p == 0.25
+    layers = to_torch(net)
+    assert layers.dropout == 0.25
+    assert not layers.training
+
+
+@pytest.mark.parametrize(
+    "spec", [{"recurrent_dropout": 0.2}, {"layer_norm": True}, {"block": {"norm": "rms"}}], ids=str
+)
+def test_what_is_added_to_the_equations_is_not_lost(spec: dict[str, object]) -> None:
+    with pytest.raises(RequestError, match=r"torch\.nn has no layers"):
+        to_torch(network("lstm", **spec))  # type: ignore[arg-type]

@@ -108,3 +108,12 @@ def test_a_network_without_recurrence_has_no_penalty() -> None:
     net = build("mlp-3x8-circles.sigmoid", device="cpu")
     with pytest.raises(RequestError, match="it does not read one sequence"):
         gradient_flow_penalty(net, normal(3, 2, dtype=torch.float32), torch.tensor([0, 1, 1]))
+
+
+def test_the_error_is_that_of_the_target() -> None:
+    net = network("rnn activation=tanh", layers=1, inputs=(2,), outputs=1)
+    x, targets = normal(3, 6, 2), torch.tensor([[0.5], [-1.0], [2.0]], dtype=torch.float64)
+    found = gradient_flow_penalty(net, x, targets, target="value")
+    assert found > 0
+    scaled = gradient_flow_penalty(net, x, targets + 1.0, target="value")  # a ratio does not depend on the error's size
+    same(scaled, found, 1e-6)

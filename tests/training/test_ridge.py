@@ -14,6 +14,7 @@ from zoo.checkpoints import results
 from zoo.checkpoints.tensors import FILE as WEIGHTS
 from zoo.checkpoints.tensors import read_tensors
 from zoo.data import task_data
+from zoo.data.base import IGNORED
 from zoo.errors import TrainingError
 from zoo.networks import loading
 from zoo.registry.schema import Optimizer, Recipe
@@ -124,3 +125,32 @@ def test_recipes_that_contradict_themselves_are_refused(changes: dict[str, Any],
     recipe = {"batch_size": 4, **RIDGE, **changes}
     with pytest.raises(ValueError, match=message):
         Recipe.model_validate(recipe)
+
+
+def test_classes_of_every_step_are_fitted_and_missing_ones_left_out() -> None:
+    net = zoo.build("esn-1x6", inputs=2, outputs=3, device="cpu")
+    interface = net.config.interface.model_copy(update={"readout": "every"})
+    net = zoo.build(net.config.model_copy(update={"interface": interface}), device="cpu", dtype=torch.float64)
+    updater, x, lengths = RidgeUpdater(net, 1e-9, "token"), normal(4, 5, 2), torch.tensor([5, 2, 4, 1])
+    y = torch.randint(3, (4, 5), generator=torch.Generator().manual_seed(0))
+    updater.update(x, torch.where(torch.arange(5) < lengths[:, None], y, IGNORED), lengths)
+    xx, xy = updater.optimizer.state[0].values()
+    counted = y[torch.arange(5) < lengths[:, None]].bincount(minlength=3)
+    assert xx[-1, -1] == lengths.sum()
+    assert xy[-1].tolist() == counted.tolist()
+
+
+def test_the_features_are_those_without_dropout_and_a_new_epoch_begins_from_nothing() -> None:
+    net = zoo.build("esn-2x6", inputs=2, outputs=3, device="cpu")
+    net.dropout.p = 0.5
+    updater, x, y = RidgeUpdater(net.train(), 1.0, "class"), normal(4, 5, 2).float(), torch.tensor([0, 1, 2, 0])
+    with torch.no_grad():
+        features = net.eval().pooled(x).double()
+    updater.update(x, y)
+    torch.testing.assert_close(updater.optimizer.state[0]["xx"][:-1, :-1], features.T @ features)
+    net.train()
+    updater.reset_optimizer()
+    assert not updater.optimizer.state[0]["xx"].any()
+    updater.update(x, y)
+    torch.testing.assert_close(updater.optimizer.state[0]["xx"][:-1, :-1], features.T @ features)
+    assert net.training
