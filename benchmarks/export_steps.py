@@ -41,6 +41,7 @@ FAST_MATH = {"": (), ", -ffast-math": ("-ffast-math",)}
 STEPS, REPEATS = 28, 140
 """Steps in a pass, and passes. A pass is so short that other programs seldom interrupt it: the least time has no wait."""
 PROGRAMS = ["onnxruntime", "cc", "clang", "node", "chromium"]
+"""The programs that the times depend on, whose versions are stored with them."""
 TIMING = """
 function time(bytes, steps) {
   const { exports } = new WebAssembly.Instance(new WebAssembly.Module(bytes));
@@ -64,8 +65,8 @@ function time(bytes, steps) {
   return least;
 }
 """
-"""JavaScript function that returns the milliseconds of a pass of `steps` steps, the least of 12 rounds. A round takes at least 20 ms, since a
-browser's clock has a resolution of a tenth of a millisecond. The engine compiles before the rounds."""
+"""JavaScript function that returns the milliseconds of a pass of `steps` steps, the least of 12 rounds. A round takes at
+least 20 ms, since a browser's clock has a resolution of a tenth of a millisecond. The engine compiles before the rounds."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             timed = passes(name, Path(folder))
             seconds = dict.fromkeys(timed, math.inf)
-            for _ in range(options.rounds + 1):
+            for _ in range(options.rounds):
                 for label, each in timed.items():
                     seconds[label] = min(seconds[label], each.run())
         for label, each in timed.items():

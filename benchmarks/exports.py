@@ -1,9 +1,9 @@
 """Compare exported files with the networks that they were exported from, on whole test sets, and time both.
 
-`python -m benchmarks.exports NAME... [--format FORMAT...] [--quantize int8|both] [--missing] [--only-times] [--limit N]` exports each model to
+`python -m benchmarks.exports NAME... [--format FORMAT...] [--quantize int8|both] [--missing] [--limit N]` exports each model to
 each format that can hold it, and adds a row to cards/exports.json: bytes, the largest difference of a logit and the number of
 different answers on the test set, the metric, and the microseconds of a step and milliseconds of a sequence (batch size 1, the
-minimum of several rounds). The models with the least computation come first, and --missing leaves out rows that the file already
+minimum of several rounds). --only-times measures the times of all rows that have some again, and nothing else. The models with the least computation come first, and --missing leaves out rows that the file already
 has on as many examples, so that an interrupted run can go on. With --limit, only the first N examples are compared; the row is
 kept if the file has none on more. Test sets are read from $RNNZOO_DATA. `rnnzoo export --list` and docs/export.md show the rows.
 """
@@ -164,9 +164,7 @@ def timed_again(row: Row) -> Row:
 
 def here() -> dict[str, Any]:
     """Return the fields of a row that say where and when it was measured."""
-    return {
-        "cpu": provenance.processor(), "threads": torch.get_num_threads(), "date": provenance.today()
-    }  # fmt: skip
+    return {"cpu": provenance.processor(), "threads": torch.get_num_threads(), "date": provenance.today()}
 
 
 @contextmanager
@@ -210,8 +208,9 @@ def main() -> None:
     parser.add_argument("--quantize", choices=list(QUANTIZE), default="no", help="8-bit weights, instead or as well")
     parser.add_argument("--limit", type=int, help="measure on the first N examples only, for slow runtimes")
     parser.add_argument("--missing", action="store_true", help="leave out what cards/exports.json has")
-    parser.add_argument("--no-times", action="store_true", help="compare only; stored times of this processor stay")
-    parser.add_argument("--only-times", action="store_true", help="measure stored times again, without the test sets")
+    times = parser.add_mutually_exclusive_group()
+    times.add_argument("--no-times", action="store_true", help="compare only; stored times of this processor stay")
+    times.add_argument("--only-times", action="store_true", help="measure stored times again, without the test sets")
     options = parser.parse_args()
     if options.limit is not None and options.limit < 1:
         parser.error("--limit is the number of examples, at least 1")

@@ -2,13 +2,15 @@
 
 import io
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from zoo import build, generate, load, registry
-from zoo.data.generation import chords
+from zoo.data.generation import chords, plays
 from zoo.data.midi import midi
+from zoo.data.music import Music
 from zoo.errors import RequestError
 
 NAME = "star-2x96-jsb"
@@ -56,6 +58,19 @@ def test_keys_sound_as_often_as_the_network_says(network):
 def test_bad_requests(network, options, message):
     with pytest.raises(RequestError, match=message):
         generate(network, **options)
+
+
+class Folk(Music):
+    """A user's own family of music."""
+
+
+def test_music_of_a_users_own_family_is_music(network, monkeypatch):
+    known = registry.load_registry()
+    task = known.all_tasks["jsb"].model_copy(update={"family": f"{__name__}:Folk"})
+    mine = SimpleNamespace(all_tasks={"jsb": task}, datasets=known.datasets)
+    monkeypatch.setattr(registry, "load_registry", lambda: mine)
+    assert plays(network.config)
+    assert not plays(build("lstm-2x8", inputs=2, outputs=2, device="cpu").config)
 
 
 def test_a_network_that_predicts_no_music_is_refused():

@@ -116,6 +116,13 @@ def test_a_metric_where_lower_is_better(tmp_path: Path) -> None:
     assert "mean squared error (lower is better)" in drawn([row, replace(row, layers=8)], tmp_path / "x.svg")
 
 
+def test_a_gain_is_positive_where_ours_is_better() -> None:
+    better = replace(ROW, metric="nll", reported=3.25, measured=3.0)
+    assert (better.difference, better.gain, replace(better, measured=3.5).gain) == (-0.25, 0.25, -0.25)
+    accuracy = replace(ROW, reported=0.5, measured=0.75)
+    assert (accuracy.gain, replace(accuracy, measured=None).gain) == (25.0, None)
+
+
 def test_compare_prints_a_table(run: Run) -> None:
     code, out, err = run("compare", "star-*", "--task", "pmnist", "--paper", "star")
     assert (code, err) == (0, "")

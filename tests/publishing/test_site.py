@@ -321,6 +321,15 @@ def test_charts_have_the_numbers_and_escape_them() -> None:
     assert Page(charts.lines([], "x", "y", summary="none")).open == []
 
 
+def test_the_table_sorts_by_what_is_better() -> None:
+    models = {model.name: model for model in facts.every_model()}
+    for name, sign in (("gru-2x128-nottingham", -1), ("star-16x64-pmnist", 100)):
+        (row, *_) = (row for row in models[name].rows if row.reported is not None)
+        assert models[name].reported_quality == pytest.approx(sign * row.reported)
+        assert models[name].quality == pytest.approx(sign * row.measured)
+    assert models["gru-1x128-mnist-rows"].reported_quality is None
+
+
 def test_presets_name_the_best_small_model() -> None:
     models = facts.every_model()
     assert [m.name for m in models[:1]] == ["star-16x64-pmnist"]

@@ -68,8 +68,8 @@ def writes(network: Network) -> bool:
 
 def plays(config: Config) -> bool:
     """Return True if networks of this config predict the next frame of a piece of music."""
-    # a head that was replaced has classes of its own, and no keys
-    return config.interface.classes is None and isinstance(data_of(config), Music)
+    interface = config.interface  # a head that was replaced has classes of its own, and no keys
+    return interface.vocabulary is None and interface.classes is None and isinstance(data_of(config), Music)
 
 
 def stream_text(

@@ -105,7 +105,7 @@ class Row:
 
     @property
     def gain(self) -> float | None:
-        """The difference, scaled for display, and negated if lower is better, so that a gain is always positive."""
+        """The difference, scaled for display, and negated if lower is better: above 0, ours is better."""
         return None if self.difference is None else self.measure.quality(self.difference)
 
     @property

@@ -60,7 +60,7 @@ def page() -> str:
 def comparable(
     ranked: Mapping[str, Sequence[leaderboard.Row]], fewest: int = FEWEST
 ) -> dict[str, list[leaderboard.Row]]:
-    """Return the tasks, with their rows, that have at least `fewest` cells in common, those with the most cells first chosen."""
+    """Return tasks with their rows that have at least `fewest` cells in common. The tasks with the most cells come in first."""
     shared: set[str] | None = None
     chosen = set()
     for task, rows in sorted(ranked.items(), key=lambda item: -len(item[1])):
