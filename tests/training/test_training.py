@@ -104,6 +104,7 @@ def test_the_kept_weights_are_those_of_the_best_epoch(small_zoo: Zoo, tmp_path: 
                         "lr": 0.01,
                         "schedule": {"name": "cosine"},
                         "affine": {"degrees": 20},
+                        "elastic": {"alpha": 34, "sigma": 4},
                         "shift": 2,
                     }
                 ]

@@ -50,14 +50,15 @@ def _later_stages(recipe: Recipe) -> str:
 
 
 def _augmentation(settings: Augmentation) -> str:
-    affine = settings.affine
+    affine, elastic = settings.affine, settings.elastic
     amounts = {
-        "rotated": affine and affine.degrees and f"{affine.degrees:g}°",
-        "scaled": affine and affine.scale and f"{100 * affine.scale:g} %",
-        "sheared": affine and affine.shear and f"{affine.shear:g}°",
-        "shifted": settings.shift and f"{settings.shift} px",
+        "rotated by up to": affine and affine.degrees and f"{affine.degrees:g}°",
+        "scaled by up to": affine and affine.scale and f"{100 * affine.scale:g} %",
+        "sheared by up to": affine and affine.shear and f"{affine.shear:g}°",
+        "warped elastically with": elastic and f"α = {elastic.alpha:g} px and σ = {elastic.sigma:g} px",
+        "shifted by up to": settings.shift and f"{settings.shift} px",
     }
-    changes = [f"{verb} by up to {amount}" for verb, amount in amounts.items() if amount]
+    changes = [f"{change} {amount}" for change, amount in amounts.items() if amount]
     return f", images {', '.join(changes)}" if changes else ""
 
 

@@ -128,8 +128,8 @@ class TrainingRun:
             )
         if self.train.image is None and any(stage.augments for stage, _ in recipe.timeline):
             raise TrainingError(
-                f"{entry.name} does not read images, but its recipe augments images. Remove `affine` and `shift` from the "
-                "recipe."
+                f"{entry.name} does not read images, but its recipe augments images. Remove `affine`, `elastic` and "
+                "`shift` from the recipe."
             )
         self.identity = state.identity(entry.config, recipe, self.train.digests, examples, processes)
         if self.train.stream and processes > 1:

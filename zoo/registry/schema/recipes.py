@@ -55,15 +55,28 @@ class Affine(Spec):
             yield "give at least one of degrees, scale and shear"
 
 
+class Elastic(Spec):
+    """Random smooth displacements of the pixels of images (Simard et al. 2003).
+
+    Each pixel's two displacements are drawn from (-alpha, alpha) and convolved with a Gaussian of standard deviation sigma.
+    """
+
+    alpha: Positive  # in pixels, before the smoothing; with 34 and sigma 4, pixels move by about 1.4 pixels each way
+    sigma: Positive  # in pixels
+
+
 class Augmentation(Spec):
     """Random augmentation of training images, redrawn for every batch (zoo.data.augmentation)."""
 
-    affine: Affine | None = None  # rotation, scale and shear, applied before the shift
-    shift: Count | None = None  # largest shift in pixels, vertical and horizontal; pixels moved in are black
+    affine: Affine | None = None  # rotation, scale and shear
+    elastic: Elastic | None = None  # smooth displacements, applied together with the affine map
+    shift: Count | None = (
+        None  # largest shift in pixels, vertical and horizontal, applied last; pixels moved in are black
+    )
 
     @property
     def augments(self) -> bool:
-        return self.affine is not None or self.shift is not None
+        return any(value is not None for value in (self.affine, self.elastic, self.shift))
 
 
 class Stage(Augmentation):
@@ -130,7 +143,9 @@ class Recipe(Augmentation):
     @property
     def timeline(self) -> tuple[tuple[Stage, int], ...]:
         """A pair (stage, end) for each stage that the run reaches; at epoch `end` the next stage begins or the run ends."""
-        first = Stage(lr=self.optimizer.lr, schedule=self.schedule, affine=self.affine, shift=self.shift)
+        first = Stage(
+            lr=self.optimizer.lr, schedule=self.schedule, affine=self.affine, elastic=self.elastic, shift=self.shift
+        )
         begins, ends = (first, *self.stages), (*(stage.start_epoch for stage in self.stages), self.epochs)
         return tuple((stage, end) for stage, end in zip(begins, ends, strict=True) if stage.start_epoch < self.epochs)
 
