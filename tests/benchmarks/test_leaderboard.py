@@ -28,13 +28,14 @@ def small(**changes: object) -> program.Protocol:
     )
 
 
-@pytest.mark.parametrize("task", ["mnist-rows", "shakespeare"])
+@pytest.mark.parametrize("task", program.read().tasks)
 def test_every_ranked_cell_has_the_protocols_parameters(task: str) -> None:
     protocol = program.read()
     for cell in program.ranked_cells():
         entry = protocol.entry(cell, task)
         assert abs(program.parameters(entry.config) - protocol.parameters) <= protocol.tolerance * protocol.parameters
-        assert entry.model.name.startswith(f"{cell}-1x{entry.model.units}-{task}.")
+        layers = protocol.tasks[task].layers or protocol.layers
+        assert entry.model.name.startswith(f"{cell}-{layers}x{entry.model.units}-{task}.")
 
 
 def test_units_that_fit_nearly_and_not_at_all() -> None:

@@ -70,9 +70,7 @@ class Augmentation(Spec):
 
     affine: Affine | None = None  # rotation, scale and shear
     elastic: Elastic | None = None  # smooth displacements, applied together with the affine map
-    shift: Count | None = (
-        None  # largest shift in pixels, vertical and horizontal, applied last; pixels moved in are black
-    )
+    shift: Count | None = None  # largest shift in pixels, both ways, applied last; pixels moved in are black
 
     @property
     def augments(self) -> bool:
