@@ -214,14 +214,14 @@ def _train_one(
     diagnostic_names: the diagnostics to record after every epoch.
     """
     from zoo import diagnostics
-    from zoo.training import trainer
+    from zoo.training import Progress, trainer
 
     _say_if_slow(device)
     recorders = {analysis: diagnostics.recorder(analysis) for analysis in diagnostic_names}
     measure = TARGETS[entry.task.target]
     with progress(f"train {entry.name}") as bar:
 
-        def report(at: trainer.Progress) -> None:
+        def report(at: Progress) -> None:
             rate = f"{at.rate:.1f} steps/s, {at.remaining / 60:.0f} min left"
             bar(
                 at.step, at.steps, f"epoch {at.epoch}/{at.epochs}  loss {measure.with_loss(at.loss, at.metric)}  {rate}"

@@ -523,7 +523,7 @@ def test_a_value_of_the_wrong_type_or_out_of_range(tmp_path, line, value):
 
 
 @pytest.mark.parametrize("extra", [
-    "max_grad_norm: 0", "max_grad_norm: -1.0", "max_grad_norm: .nan", "max_grad_norm: .inf", "max_grad_norm: yes", "seed: -1", "seed: 2147483648", "tbptt_steps: 0",
+    "max_grad_norm: 0", "max_grad_norm: -1.0", "max_grad_norm: .nan", "max_grad_norm: .inf", "max_grad_norm: yes", "weight_average: 0", "weight_average: 1.0", "weight_average: .nan", "seed: -1", "seed: 2147483648", "tbptt_steps: 0",
     "optimizer: {name: adam, lr: 0}", "optimizer: {name: adam, lr: .inf}", "optimizer: {name: adam, lr: .nan}",
     "optimizer: {name: adam, lr: no}", "optimizer: {name: adam, lr: '1e-3'}", "optimizer: {name: adam, lr: true}",
     "optimizer: {name: adam, lr: -1e-3}", "optimizer: {name: adamax, lr: 1e-3}", "optimizer: {lr: 1e-3}",

@@ -22,10 +22,11 @@ from zoo.diagnostics import recorder
 from zoo.errors import DataError, RequestError
 from zoo.networks import loading
 from zoo.networks.builder import build
+from zoo.training import Progress
 from zoo.training.evaluation import evaluate, measure, score
 from zoo.training.state import FILE as STATE
 from zoo.training.state import write_with_digest
-from zoo.training.trainer import Progress, TrainingRun, train
+from zoo.training.trainer import TrainingRun, train
 
 NAME, DEEPER = "rnn-1x8-mnist-rows", "rnn-2x8-mnist-rows"
 Zoo = Callable[..., Path]

@@ -18,9 +18,10 @@ from zoo.data.base import IGNORED
 from zoo.errors import TrainingError
 from zoo.networks import loading
 from zoo.registry.schema import Optimizer, Recipe
+from zoo.training import Progress
 from zoo.training.ridge import RidgeUpdater
 from zoo.training.step import make_optimizer
-from zoo.training.trainer import Progress, train
+from zoo.training.trainer import train
 
 NAME = "esn-1x8-mnist-rows"
 Zoo = Callable[..., Path]
@@ -120,6 +121,7 @@ def test_ridge_is_no_optimizer_of_gradients() -> None:
     ({"optimizer": {"name": "adam"}}, "adam needs a learning rate"),
     ({"epochs": 2}, "ridge computes the head once"),
     ({"max_grad_norm": 1.0}, "ridge computes the head once"),
+    ({"weight_average": 0.9}, "ridge computes the head once"),
 ])  # fmt: skip
 def test_recipes_that_contradict_themselves_are_refused(changes: dict[str, Any], message: str) -> None:
     recipe = {"batch_size": 4, **RIDGE, **changes}

@@ -28,13 +28,14 @@ from zoo.errors import CheckpointError, RequestError, StorageError, TrainingErro
 from zoo.networks import loading
 from zoo.networks.builder import build
 from zoo.publishing import release
+from zoo.publishing.training_text import recipe_text
 from zoo.registry.schema import Augmentation, Config, Optimizer, Recipe, Schedule
-from zoo.training import state
+from zoo.training import Progress, state
 from zoo.training.evaluation import evaluate, record
 from zoo.training.regularisers import gradient_flow_penalty
 from zoo.training.state import FILE as STATE
 from zoo.training.step import Updater, make_optimizer, schedule
-from zoo.training.trainer import Progress, train
+from zoo.training.trainer import train
 from zoo.utils import files
 from zoo.utils.files import sha256
 
@@ -95,6 +96,8 @@ def test_the_kept_weights_are_those_of_the_best_epoch(small_zoo: Zoo, tmp_path: 
         ({"optimizer": {"name": "rmsprop", "lr": 0.001, "momentum": 0.5}}, {}),
         ({"optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}, "schedule": {"name": "one-cycle"}}, {}),
         ({"tbptt_steps": 7, "precision": "bf16"}, {"cell": "lstm"}),
+        ({"weight_average": 0.9}, {"cell": "lru"}),
+        ({"stages": [{"start_epoch": 1, "lr": 0.01, "weight_average": 0.7}]}, {}),
         ({"optimizer": {"name": "adamw", "lr": 0.01, "weight_decay": 0.1, "recurrence_factor": 0.1}}, {"cell": "lru"}),
         (
             {
@@ -134,6 +137,32 @@ def test_a_run_that_is_stopped_anywhere_goes_on_as_if_it_had_not_been(
     train(registry.find(name), tmp_path / "parts", device="cpu")
     assert equal(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
     assert history(tmp_path / "whole") == history(tmp_path / "parts")
+
+
+def test_the_average_of_the_weights_is_validated_and_kept(
+    small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_zoo({"epochs": 1, "weight_average": 0.75})
+    entry, update = registry.find(NAME), Updater.update
+    steps: list[dict[str, torch.Tensor]] = []
+
+    def watched(self: Updater, *given: Any, **options: Any) -> Any:
+        found = update(self, *given, **options)
+        steps.append({name: value.double().clone() for name, value in self.network.state_dict().items()})
+        return found
+
+    monkeypatch.setattr(Updater, "update", watched)
+    train(entry, tmp_path / "run", device="cpu")
+    average = steps[0]
+    for network in steps[1:]:
+        average = {name: 0.75 * value + 0.25 * network[name] for name, value in average.items()}
+    assert len(steps) == 8
+    for name, value in weights(tmp_path / "run").items():
+        torch.testing.assert_close(value.double(), average[name], rtol=1e-5, atol=1e-7)
+    assert not equal(weights(tmp_path / "run"), {name: value.float() for name, value in steps[-1].items()})
+    (row,) = history(tmp_path / "run")
+    assert evaluate(tmp_path / "run", split="validation", device="cpu").loss == pytest.approx(row["validation_loss"])
+    assert "clipped at 1, weights averaged with decay 0.75" in recipe_text(entry.recipe)
 
 
 def test_a_run_is_of_the_threads_that_it_began_with(small_zoo: Zoo, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from .. import registry
 from ..checkpoints.results import Results, Training, collapsed
 from ..registry import Entry
 from ..registry.metrics import METRICS
-from ..registry.schema import Augmentation, Recipe, Schedule
+from ..registry.schema import Augmentation, Recipe, Schedule, Stage
 from ..utils.text import counted, markdown
 
 
@@ -27,7 +27,7 @@ def recipe_text(recipe: Recipe) -> str:
     recurrence = f", {optimizer.recurrence_factor:g} times that for recurrences" if optimizer.recurrence_factor else ""
     return (
         f"{optimizer.name}, {_rate(optimizer.lr, recipe.schedule)}{recurrence}{decay}, "
-        f"batch size {recipe.batch_size}, {counted(recipe.epochs, 'epoch')}{clip}{mixed}{_augmentation(recipe)}{later}{patience}{collapse}"
+        f"batch size {recipe.batch_size}, {counted(recipe.epochs, 'epoch')}{clip}{mixed}{_average(recipe)}{_augmentation(recipe)}{later}{patience}{collapse}"
     )
 
 
@@ -45,8 +45,14 @@ def _later_stages(recipe: Recipe) -> str:
     """
     texts = []
     for stage, _ in recipe.timeline[1:]:
-        texts.append(f"after epoch {stage.start_epoch}, {_rate(stage.lr, stage.schedule)}{_augmentation(stage)}")
+        texts.append(
+            f"after epoch {stage.start_epoch}, {_rate(stage.lr, stage.schedule)}{_average(stage)}{_augmentation(stage)}"
+        )
     return "; ".join(texts)
+
+
+def _average(settings: Stage | Recipe) -> str:
+    return f", weights averaged with decay {settings.weight_average:g}" if settings.weight_average else ""
 
 
 def _augmentation(settings: Augmentation) -> str:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ class State:
     network: Mapping[str, Tensor]
     optimizer: Mapping[int, Mapping[str, Tensor]]
     """The optimizer's tensors, such as moments, by the index of the parameter and then by name."""
+    average: Mapping[str, Tensor] = field(default_factory=dict)
+    """The state of the moving average of the weights; empty if the recipe has none."""
     carried: Sequence[Tensor] = ()
     """The tensors of the network's state after the last batch of a stream (Split.stream), layer by layer; else empty."""
 
@@ -49,6 +51,7 @@ class State:
             "history": [row.model_dump() for row in self.history], "weights": self.weights_sha256,
         }  # fmt: skip
         named = {f"network.{name}": value for name, value in self.network.items()}
+        named |= {f"average.{name}": value for name, value in self.average.items()}
         for index, slots in self.optimizer.items():
             named |= {f"optimizer.{index}.{name}": value for name, value in slots.items()}
         tensors = {name: torch.as_tensor(value).detach().cpu().contiguous() for name, value in named.items()}
@@ -74,7 +77,7 @@ class State:
                 identity=facts["identity"], step=facts["step"], seconds=facts["seconds"], sums=tensors["sums"],
                 history=[results.Epoch(**row) for row in facts["history"]], weights_sha256=facts.get("weights"),
                 scaler=facts["scaler"], network=_below("network.", tensors), optimizer=optimizer,
-                carried=[carried[str(i)] for i in range(len(carried))],
+                average=_below("average.", tensors), carried=[carried[str(i)] for i in range(len(carried))],
             )  # fmt: skip
         except CheckpointError as error:
             raise TrainingError(f"{error} Remove {path.parent} to begin the run again.") from error

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from ..cells.base import Cell
 from ..errors import MissingExtraError, TrainingError
@@ -23,6 +24,16 @@ from ..registry.metrics import Target
 from ..registry.schema import Optimizer, Recipe, Schedule
 from .evaluation import score
 from .regularisers import gradient_flow_penalty
+
+
+def moving_average(network: Network, decay: float | None) -> AveragedModel | None:
+    """Return a copy of a network whose `update_parameters(network)` moves weights and buffers to decay w + (1 - decay) w'.
+
+    w is the average and w' the network's value; the first call copies w'. None for no average.
+    """
+    if decay is None:
+        return None
+    return AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(decay), use_buffers=True)
 
 
 def make_optimizer(spec: Optimizer, network: Network) -> torch.optim.Optimizer:

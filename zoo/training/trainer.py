@@ -9,12 +9,12 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.optim.swa_utils import AveragedModel
 
 from ..checkpoints import results, tensors
 from ..checkpoints.checkpoint import FILES
@@ -22,6 +22,7 @@ from ..data import task_data
 from ..errors import CheckpointError, RequestError, TrainingError
 from ..networks import loading
 from ..networks.builder import build
+from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
 from ..networks.sizes import parameters
 from ..networks.stack import NetworkState, SequenceNetwork
@@ -29,38 +30,15 @@ from ..registry import Entry
 from ..registry.metrics import TARGETS
 from ..utils import files
 from ..utils.provenance import command, device_name, versions
-from . import Recorder, state
+from . import Progress, Recorder, state
 from .evaluation import BATCH_SIZE, measure
 from .ridge import RidgeUpdater, make_updater
 from .state import State
-from .step import make_accelerator, schedule, seed_of
+from .step import make_accelerator, moving_average, schedule, seed_of
 
 SAVE_SECONDS = 60.0
 RECORDED_EXAMPLES = 64
 """Number of validation examples on which recorders compute their diagnostics."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """The progress of a run, reported after every step. `loss` and `metric` are means over the epoch so far."""
-
-    epoch: int
-    epochs: int
-    step: int
-    steps: int
-    """The last step that this call of `train` will make."""
-    loss: float
-    metric: float
-    """The metric of the task, see zoo.registry.metrics."""
-    rate: float
-    """Steps per second since this process began."""
-    finished: results.Epoch | None = None
-    """The epoch's row of the history if the step ended an epoch, else None."""
-
-    @property
-    def remaining(self) -> float:
-        """Seconds left at the current rate."""
-        return (self.steps - self.step) / self.rate if self.rate else math.inf
 
 
 def train(
@@ -70,9 +48,9 @@ def train(
 ) -> results.Training:  # fmt: skip
     """Train `entry` by its recipe in the folder `out`, or continue the run in that folder, and return its history.
 
-    The function writes to `out` the weights with the lowest validation loss so far (model.safetensors and config.json),
-    results.json, and the state from which a later call continues. The state is saved after every epoch and every
-    `save_seconds`.
+    The function writes to `out` the weights, or averages of weights, with the lowest validation loss so far
+    (model.safetensors and config.json), results.json, and the state from which a later call continues. The state is saved
+    after every epoch and every `save_seconds`.
 
     overrides: recipe fields to change, such as {"epochs": 3}. A run can be continued only with the settings of its start.
     report: called after every step. stop_after: the epoch to stop after; a later call without `stop_after` continues the
@@ -145,6 +123,7 @@ class TrainingRun:
         self.earlier_seconds = 0.0  # training time of the processes that worked on the run before this one
         self.began = time.monotonic()
         data.prepare_network(self.network)
+        self.average: AveragedModel | None = None
         self.record_diagnostics()  # a recorder that refuses the network does so now, not after an epoch
 
     # from step to step
@@ -185,11 +164,14 @@ class TrainingRun:
         stage_step = self.step - stage.start_epoch * self.steps_per_epoch
         if stage_step == 0:
             self.updater.reset_optimizer()
+            self.average = moving_average(self.network, stage.weight_average)
         self.updater.lr = stage.lr * schedule(stage.schedule, stage_step, schedule_epochs * self.steps_per_epoch)
         torch.manual_seed(seed_of(self.recipe.seed, self.step, self.accelerator.process_index))
         share = indices.chunk(self.accelerator.num_processes)[self.accelerator.process_index]
         update = self.updater.update(*self.train.batch(share, self.device, stage), state=self.carried)
         self.carried = update.state
+        if self.average is not None:
+            self.average.update_parameters(self.network)
         measured = torch.stack([update.loss, update.metric, update.targets, update.gradient_norm]).cpu().double()
         self.step += 1
         scaled = self.recipe.precision == "fp16"  # its scaler skips the steps whose gradients are infinite
@@ -197,6 +179,11 @@ class TrainingRun:
             raise self._diverged("the loss or its gradient")
         self.sums += measured.nan_to_num(posinf=0.0)
         self.diverged = None, None
+
+    @property
+    def kept(self) -> Network:
+        """The network that is validated and written to the folder: the one that is trained, or the average of its weights."""
+        return self.network if self.average is None else cast(Network, self.average.module)
 
     def _diverged(self, value: str) -> TrainingError:
         """Record that this step diverged, and return the error to raise. value: the name of the value that is not finite."""
@@ -219,7 +206,7 @@ class TrainingRun:
         loss, metric, norm = self._means()
         if isinstance(self.updater, RidgeUpdater):  # the means so far are those of the head before it was solved
             loss, metric = self.updater.solve(self.train)
-        measured = measure(self.network, self.validation, self.target, BATCH_SIZE)
+        measured = measure(self.kept, self.validation, self.target, BATCH_SIZE)
         if not math.isfinite(measured.loss):
             raise self._diverged("the validation loss")
         row = results.Epoch(
@@ -232,7 +219,7 @@ class TrainingRun:
         self.sums.zero_()
         # weights first, state second: if the process is killed in between, the epoch's end is computed again, to the same bytes
         if row.validation_loss < best and self.is_main:
-            loading.save(self.network, self.out)
+            loading.save(self.kept, self.out)
             self.weights_sha256 = files.sha256(self.out / tensors.FILE)
         return row
 
@@ -242,7 +229,7 @@ class TrainingRun:
             return {}
         indices = torch.arange(min(RECORDED_EXAMPLES, len(self.validation)))
         x, y, lengths = self.validation.batch(indices, self.device)
-        return {name: tuple(f(self.network, x, y, lengths, self.target)) for name, f in self.recorders.items()}
+        return {name: tuple(f(self.kept, x, y, lengths, self.target)) for name, f in self.recorders.items()}
 
     @property
     def seconds(self) -> float:
@@ -260,6 +247,7 @@ class TrainingRun:
                 self.identity, self.step, self.seconds, self.sums, self.history, self.weights_sha256,
                 scaler=None if scaler is None else scaler.state_dict(), network=self.network.state_dict(),
                 optimizer=self.updater.optimizer.state_dict()["state"],
+                average={} if self.average is None else self.average.state_dict(),
                 carried=[part for layer in self.carried or () for part in layer],
             ).write(self.out / state.FILE)  # fmt: skip
 
@@ -327,6 +315,10 @@ class TrainingRun:
                 f"{self.out} lacks {tensors.FILE}, the best weights of its run. Remove the folder to begin the run again."
             )
         self.network.load_state_dict(stored.network)
+        stage, _ = self.recipe.stage((stored.step - 1) // self.steps_per_epoch)
+        self.average = moving_average(self.network, stage.weight_average)
+        if self.average is not None:
+            self.average.load_state_dict(stored.average)
         optimizer = self.updater.optimizer
         optimizer.load_state_dict({**optimizer.state_dict(), "state": stored.optimizer})
         if stored.scaler is not None:

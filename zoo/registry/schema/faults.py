@@ -31,6 +31,7 @@ SYNONYMS = {
     "epochs": ("num_epochs", "n_epochs"),
     "batch_size": ("batch", "bs"),
     "max_grad_norm": ("clip", "grad_clip", "clip_norm", "gradient_clipping", "max_norm"),
+    "weight_average": ("ema", "ema_decay", "model_ema", "model_ema_decay"),
     "license": ("licence",),
 }
 """By field: the names that other libraries give to it, for the suggestion after an unknown key."""

@@ -43,6 +43,9 @@ class Schedule(Spec):
     epochs: Count | None = None  # length of the decay; None for the length of the run or stage
 
 
+Decay = Annotated[float, Field(gt=0.0, lt=1.0)]
+
+
 class Affine(Spec):
     """Random affine maps of images about their centres, drawn uniformly for each image."""
 
@@ -78,11 +81,13 @@ class Augmentation(Spec):
 
 
 class Stage(Augmentation):
-    """A part of a training run. Each stage begins with a fresh optimizer."""
+    """A part of a training run. Each stage begins with a fresh optimizer, and a fresh average of the weights."""
 
     start_epoch: Annotated[int, Field(ge=0)] = 0  # number of epochs of the run before this stage
     lr: Positive  # learning rate
     schedule: Schedule = Schedule()
+    weight_average: Decay | None = None
+    """Decay of the moving average of the weights over the steps of the stage; validation and the checkpoint take the average."""
 
 
 class Collapse(Spec):
@@ -95,7 +100,8 @@ class Collapse(Spec):
 class Recipe(Augmentation):
     """How a checkpoint is trained, in one stage or several.
 
-    The recipe's own augmentation, learning rate and schedule are those of the first stage; `stages` has the later stages.
+    The recipe's own augmentation, learning rate, schedule and weight average are those of the first stage; `stages` has the
+    later stages.
     """
 
     paper: Key | None = None  # the paper that gives these settings
@@ -109,6 +115,7 @@ class Recipe(Augmentation):
     patience: Count | None = None  # end the run after this many epochs without a lower validation loss
     collapse: Collapse | None = None  # end the run if it does not learn at all
     max_grad_norm: Positive | None = None  # threshold at which the global gradient norm is clipped
+    weight_average: Decay | None = None
     tbptt_steps: Count | None = None  # truncated backpropagation through time: cut gradients after this many time steps
     checkpoint_every: Count | None = None
     """Gradient checkpointing: keep the states only once in this many time steps, and recompute the others."""
@@ -121,7 +128,9 @@ class Recipe(Augmentation):
     def _problems(self) -> Iterator[str]:
         if (self.based_on is None) != (self.deviation is None):
             yield "'based_on' and 'deviation' go together: a recipe that changes a paper's recipe says how and why"
-        steps = (self.max_grad_norm, self.tbptt_steps, self.checkpoint_every, self.gradient_flow_penalty)
+        steps = (
+            self.max_grad_norm, self.weight_average, self.tbptt_steps, self.checkpoint_every, self.gradient_flow_penalty,
+        )  # fmt: skip
         descends = self.epochs > 1 or self.stages or self.precision != "no" or any(value is not None for value in steps)
         if self.optimizer.name == "ridge" and descends:
             yield "ridge computes the head once: set epochs to 1, and leave out stages, precision and settings of gradients"
@@ -142,8 +151,9 @@ class Recipe(Augmentation):
     def timeline(self) -> tuple[tuple[Stage, int], ...]:
         """A pair (stage, end) for each stage that the run reaches; at epoch `end` the next stage begins or the run ends."""
         first = Stage(
-            lr=self.optimizer.lr, schedule=self.schedule, affine=self.affine, elastic=self.elastic, shift=self.shift
-        )
+            lr=self.optimizer.lr, schedule=self.schedule, weight_average=self.weight_average, affine=self.affine,
+            elastic=self.elastic, shift=self.shift,
+        )  # fmt: skip
         begins, ends = (first, *self.stages), (*(stage.start_epoch for stage in self.stages), self.epochs)
         return tuple((stage, end) for stage, end in zip(begins, ends, strict=True) if stage.start_epoch < self.epochs)
 
