@@ -187,3 +187,15 @@ def test_a_recipe_says_how_it_augments() -> None:
     )
     later = recipe_text(Recipe.model_validate({**recipe, "elastic": {"alpha": 34, "sigma": 4.5}, "shift": 1}))
     assert later.endswith(", images warped elastically with α = 34 px and σ = 4.5 px, shifted by up to 1 px")
+
+
+def test_the_default_dtype_changes_nothing() -> None:
+    images, by = torch.rand(3, 9, 7), Augmentation(affine=Affine(degrees=20), elastic=Elastic(alpha=8.0, sigma=2.0))
+    torch.manual_seed(5)
+    expected = augmented(images, by)
+    torch.set_default_dtype(torch.float64)
+    try:
+        torch.manual_seed(5)
+        assert torch.equal(augmented(images, by), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)

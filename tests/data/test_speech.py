@@ -225,3 +225,17 @@ def test_a_recording_that_breaks_off_within_a_sample_is_read_up_to_there():
     whole = speech.read_samples("any", content[: 44 + 2 * 500])
     assert len(whole) == 500
     assert torch.equal(speech.read_samples("any", content[: 44 + 2 * 500 + 1]), whole)
+
+
+def test_frames_are_float32_and_have_gradients_whatever_was_done_before():
+    speech.mel_bands.cache_clear()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.inference_mode():
+            assert speech.log_mel(torch.zeros(400, dtype=torch.float32)).dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+    samples = torch.rand(400, requires_grad=True)
+    speech.log_mel(samples).sum().backward()
+    assert samples.grad is not None
+    assert samples.grad.any()

@@ -743,13 +743,39 @@ def test_near_matches_of_a_reference(tmp_path):
     assert "Did you mean mnist" in refusal(tmp_path, UNKNOWN_REFERENCES["task family"])
 
 
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"optimizer": {"name": "adam", "lr": 0.1, "momentum": 0.9}}, "adam has no 'momentum'"),
+        ({"optimizer": {"name": "adamw", "lr": 0.1, "alpha": 0.5}}, "adamw has no 'alpha'"),
+        ({"optimizer": {"name": "sgd", "lr": 0.1, "betas": [0.5, 0.9]}}, "sgd has no 'betas'"),
+        ({"optimizer": {"name": "ridge", "penalty": 1.0, "lr": 3.0}}, "ridge has no 'lr'"),
+        ({"optimizer": {"name": "ridge", "penalty": 1.0, "weight_decay": 0.5}}, "ridge has no 'weight_decay'"),
+        ({"schedule": {"final_factor": 0.5}}, "constant has no 'final_factor'"),
+        ({"schedule": {"name": "cosine", "power": 2.0}}, "cosine has no 'power'"),
+    ],
+)
+def test_settings_of_another_method_are_refused(settings, problem):
+    recipe = {"optimizer": {"name": "adam", "lr": 0.1}, "batch_size": 1, "epochs": 1}
+    with pytest.raises(ValidationError, match=problem):
+        Recipe.model_validate({**recipe, **settings})
+
+
 def test_a_schedule_lasts_as_long_as_what_it_is_for(tmp_path):
     many = SMALL.replace("    batch_size: 10\n", "    batch_size: 10\n    EXTRA\n").replace(
         "epochs: 1\n", "epochs: 9\n"
     )
-    for extra in ("schedule: {epochs: 8}", "stages: [{start_epoch: 3, lr: 0.1, schedule: {epochs: 5}}]"):
+    for extra in (
+        "schedule: {name: cosine, epochs: 8}",
+        "stages: [{start_epoch: 3, lr: 0.1, schedule: {name: cosine, epochs: 5}}]",
+    ):
         assert "is shorter than its stage" in refusal(tmp_path, many.replace("EXTRA", extra))
-    short = {"optimizer": {"name": "adam", "lr": 0.1}, "batch_size": 1, "epochs": 3, "schedule": {"epochs": 3}}
+    short = {
+        "optimizer": {"name": "adam", "lr": 0.1},
+        "batch_size": 1,
+        "epochs": 3,
+        "schedule": {"name": "cosine", "epochs": 3},
+    }
     assert (
         len(Recipe.model_validate({**short, "stages": [{"start_epoch": 5, "lr": 0.1}]}).timeline) == 1
     )  # it ends before

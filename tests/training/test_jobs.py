@@ -261,6 +261,20 @@ def test_an_interruption_is_passed_on_each_time_and_nothing_more_begins(four: li
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_two_interruptions_at_once_are_two(four: list[jobs.TrainingJob]) -> None:
+    class Slow(Scripted):
+        def ended(self) -> Sequence[tuple[jobs.TrainingJob, int, str]]:
+            if self.stops == 0:
+                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.SIGINT)
+                return []
+            return super().ended()
+
+    workers = Slow(dict.fromkeys("abcd", 130))
+    jobs.run(four, workers)
+    assert workers.stops == 2
+
+
 def test_only_the_very_same_run_is_finished(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo({"epochs": 1})
     entry, folder = registry.find(NAMES[2]), tmp_path / "run"

@@ -1,6 +1,7 @@
 """That a number is of what it says: the rows of a history and a recorded figure, against what is computed by hand."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +23,12 @@ from zoo.diagnostics import recorder
 from zoo.errors import DataError, RequestError
 from zoo.networks import loading
 from zoo.networks.builder import build
+from zoo.registry.schema import Optimizer
 from zoo.training import Progress
 from zoo.training.evaluation import evaluate, measure, score
 from zoo.training.state import FILE as STATE
 from zoo.training.state import write_with_digest
+from zoo.training.step import Updater
 from zoo.training.trainer import TrainingRun, train
 
 NAME, DEEPER = "rnn-1x8-mnist-rows", "rnn-2x8-mnist-rows"
@@ -238,6 +241,38 @@ def test_a_figure_is_of_the_split_that_was_asked_for_and_has_the_digests_of_its_
 def test_a_class_that_the_network_lacks_is_named() -> None:
     with pytest.raises(DataError, match=r"not from 0 to 2, as the network has 3 outputs \(Target 4 is out of bounds"):
         score("class", torch.zeros(2, 3), torch.tensor([0, 4]))
+
+
+def test_no_unsigned_class_is_missing() -> None:
+    loss, _, count = score("class", torch.zeros(3, 160), torch.tensor([1, 2, IGNORED % 256], dtype=torch.uint8))
+    assert (float(count), float(loss)) == (3.0, pytest.approx(3 * math.log(160)))
+
+
+def test_a_batch_without_targets_changes_nothing() -> None:
+    net = network(readout="every")
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    updater = Updater(net, Optimizer(name="sgd", lr=1.0), "class")
+    update = updater.update(normal(3, 6, 2), torch.full((3, 6), IGNORED))
+    assert (float(update.loss), float(update.targets), float(update.gradient_norm)) == (0.0, 0.0, 0.0)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_the_first_batches_of_an_epoch_may_have_no_target(
+    small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_zoo({"epochs": 1, "batch_size": 20})
+    batch = Split.batch
+    served = 0
+
+    def without_first(self: Split, *given: Any) -> Any:
+        nonlocal served
+        served += 1
+        x, y, lengths = batch(self, *given)
+        return x, torch.full_like(y, IGNORED) if served <= 2 else y, lengths
+
+    monkeypatch.setattr(Split, "batch", without_first)
+    training = train(registry.find(NAME), tmp_path / "run", device="cpu")
+    assert math.isfinite(training.history[0].train_loss)
 
 
 def test_examples_without_any_target_cannot_be_measured() -> None:

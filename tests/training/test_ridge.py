@@ -32,8 +32,11 @@ def make(small_zoo: Zoo, **changes: Any) -> None:
     small_zoo({**RIDGE, **changes}, cell="esn", options={"leak": 0.5})
 
 
-def test_a_run_by_ridge_regression_minimises_the_penalised_squared_error(small_zoo: Zoo, tmp_path: Path) -> None:
-    make(small_zoo)
+@pytest.mark.parametrize("batch_size", [20, 31, 1000], ids="{} examples a batch".format)
+def test_a_run_by_ridge_regression_minimises_the_penalised_squared_error(
+    small_zoo: Zoo, tmp_path: Path, batch_size: int
+) -> None:
+    make(small_zoo, batch_size=batch_size)  # a last incomplete batch counts
     entry = registry.find(NAME)
     training = train(entry, tmp_path / "run", device="cpu")
     (row,) = training.history
@@ -140,6 +143,9 @@ def test_classes_of_every_step_are_fitted_and_missing_ones_left_out() -> None:
     counted = y[torch.arange(5) < lengths[:, None]].bincount(minlength=3)
     assert xx[-1, -1] == lengths.sum()
     assert xy[-1].tolist() == counted.tolist()
+    updater.reset_optimizer()
+    updater.update(x, y.byte(), lengths)  # unsigned classes, of which none is missing
+    assert updater.optimizer.state[0]["xx"][-1, -1] == y.numel()
 
 
 def test_the_features_are_those_without_dropout_and_a_new_epoch_begins_from_nothing() -> None:

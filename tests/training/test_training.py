@@ -165,6 +165,28 @@ def test_the_average_of_the_weights_is_validated_and_kept(
     assert "clipped at 1, weights averaged with decay 0.75" in recipe_text(entry.recipe)
 
 
+def test_weights_that_another_program_replaced_are_not_the_runs(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 2})
+    entry = registry.find(NAME)
+    train(entry, tmp_path / "run", device="cpu")
+    loading.save(build(entry, device="cpu", seed=99), tmp_path / "run")
+    with pytest.raises(TrainingError, match="is not the file that this run wrote, its best weights"):
+        train(entry, tmp_path / "run", device="cpu")
+
+
+def test_results_without_a_state_are_not_overwritten(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 2})
+    entry = registry.find(NAME)
+    train(entry, tmp_path / "run", device="cpu")
+    for file in (tmp_path / "run").iterdir():
+        if file.name != results.FILE:
+            file.unlink()
+    before = (tmp_path / "run" / results.FILE).read_bytes()
+    with pytest.raises(TrainingError, match="has the results of a run, but no state of it"):
+        train(entry, tmp_path / "run", device="cpu")
+    assert (tmp_path / "run" / results.FILE).read_bytes() == before
+
+
 def test_a_run_is_of_the_threads_that_it_began_with(small_zoo: Zoo, tmp_path: Path) -> None:
     """They are what the first row of its history takes to come out again."""
     small_zoo({"epochs": 2})

@@ -66,4 +66,4 @@ def _key(row: Row) -> tuple[str, str, str]:
 
 
 _TABLE = Table(("cards", "exports.json"), TypeAdapter(list[Row]), _key)
-read, record, write = _TABLE.read, _TABLE.record, _TABLE.write
+read, record = _TABLE.read, _TABLE.record

@@ -61,7 +61,7 @@ def _key(row: Row) -> tuple[str, str]:
 
 
 _TABLE = Table(("cards", "leaderboard.json"), TypeAdapter(list[Row]), _key)
-record, write = _TABLE.record, _TABLE.write
+record = _TABLE.record
 
 
 def read() -> list[Row]:

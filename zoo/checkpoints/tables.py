@@ -40,9 +40,9 @@ class Table(Generic[R]):
         path = paths.writable(*self.file)
         with files.exclusive_lock(path.parent):
             others = [other for other in self.read() if self.key(other) != self.key(row)]
-            self.write(sorted([*others, row], key=self.key))
+            self._write(sorted([*others, row], key=self.key))
 
-    def write(self, rows: Sequence[R]) -> None:
+    def _write(self, rows: Sequence[R]) -> None:
         """Replace the content of the file by `rows`."""
         content = [row.model_dump(mode="json", exclude_none=True) for row in rows]
         files.atomic_write(paths.path(*self.file), (json.dumps(content, indent=1) + "\n").encode())

@@ -19,11 +19,17 @@ def augmented(images: Tensor, augmentation: Augmentation) -> Tensor:
 def warped(images: Tensor, affine: Affine | None = None, elastic: Elastic | None = None) -> Tensor:
     """Return the images, each after an affine map and displacements of its own, bilinear; pixels from outside are zero."""
     n, height, width = images.shape
-    maps = torch.eye(2, 3).expand(n, 2, 3) if affine is None else affine_maps(n, width / height, affine)
+    maps = (
+        torch.eye(2, 3, dtype=torch.float32).expand(n, 2, 3)
+        if affine is None
+        else affine_maps(n, width / height, affine)
+    )
     grid = functional.affine_grid(maps, [n, 1, height, width], align_corners=False)
     if elastic is not None:
         # in units of half the width and height, as the grid
-        grid = grid + displacements(n, height, width, elastic) * torch.tensor([2 / width, 2 / height])
+        grid = grid + displacements(n, height, width, elastic) * torch.tensor(
+            [2 / width, 2 / height], dtype=torch.float32
+        )
     sampled = functional.grid_sample(images[:, None].float(), grid, align_corners=False)[:, 0]
     return (sampled if images.is_floating_point() else sampled.round()).to(images.dtype)
 
@@ -33,25 +39,25 @@ def affine_maps(n: int, aspect: float, affine: Affine) -> Tensor:
 
     Coordinates are (x, y) in units of half the width and height, and `aspect` is width / height.
     """
-    angle, scale, shear = 2 * torch.rand(3, n) - 1
+    angle, scale, shear = 2 * torch.rand(3, n, dtype=torch.float32) - 1
     angle, scale = angle * math.radians(affine.degrees or 0), 1 + scale * (affine.scale or 0)
     shear = (shear * math.radians(affine.shear or 0)).tan()
     cos, sin = angle.cos() / scale, angle.sin() / scale
-    x = torch.stack([cos, (cos * shear - sin) / aspect, torch.zeros(n)], -1)
-    y = torch.stack([sin * aspect, sin * shear + cos, torch.zeros(n)], -1)
+    x = torch.stack([cos, (cos * shear - sin) / aspect, torch.zeros_like(cos)], -1)
+    y = torch.stack([sin * aspect, sin * shear + cos, torch.zeros_like(cos)], -1)
     return torch.stack([x, y], 1)
 
 
 def displacements(n: int, height: int, width: int, elastic: Elastic) -> Tensor:
     """Return random smooth displacements in pixels, (n, height, width, 2): along x and along y."""
     down, across = (_gaussian(length, elastic.sigma) for length in (height, width))
-    noise = elastic.alpha * (2 * torch.rand(n, 2, height, width) - 1)
+    noise = elastic.alpha * (2 * torch.rand(n, 2, height, width, dtype=torch.float32) - 1)
     return (down @ noise @ across).permute(0, 2, 3, 1)
 
 
 def _gaussian(length: int, sigma: float) -> Tensor:
     """Return the matrix, (length, length), that convolves a line with a Gaussian; the line is zero beyond its ends."""
-    at = torch.arange(length)
+    at = torch.arange(length, dtype=torch.float32)
     return torch.exp(-((at[:, None] - at) ** 2) / (2 * sigma**2)) / (sigma * math.sqrt(2 * math.pi))
 
 

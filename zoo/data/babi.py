@@ -66,9 +66,10 @@ class Babi(TaskData):
         file = "test" if name == "test" else "train"
         selected = self._questions[file]
         if name != "test":
-            held_out = self.dataset.validation or 0
+            held_out = min(self.dataset.validation or 0, len(selected))
             first_held_out = selected[-held_out].story_number if held_out else len(selected) + 1
             selected = [q for q in selected if (q.story_number < first_held_out) == (name == "train")]
+        self.require_examples(selected, name)
         tokens, lengths = self.tokenizer.batch_pairs([(q.story, q.question) for q in selected])
         answers = torch.tensor([self.tokenizer.tokens[q.answer] for q in selected])
         digests = {self._file(file): self.dataset.sha256[self._file(file)]}

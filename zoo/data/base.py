@@ -2,7 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeVar, get_args
@@ -156,13 +156,17 @@ class TaskData(ABC):
         names = get_args(SplitName)
         check_name("split", name, names, f"The splits are {', '.join(names)}.")
         split = self.read(name)
-        if not len(split):
-            raise DataError(
-                f"{self.dataset.title} has no examples in its {name} split. Give it more, or change the splits."
-            )
+        self.require_examples(split, name)
         if problem := self._problem(split):
             raise DataError(f"The {name} split that {type(self).__name__} reads {problem}.")
         return split
+
+    def require_examples(self, examples: Sized, name: SplitName) -> None:
+        """Raise DataError if there are no `examples` in the split called `name`."""
+        if not len(examples):
+            raise DataError(
+                f"{self.dataset.title} has no examples in its {name} split. Give it more, or change the splits."
+            )
 
     def _problem(self, split: Split) -> str | None:
         """Return what is wrong with the tensors of a split, as the end of a sentence; None if they fit."""

@@ -124,7 +124,7 @@ def _numbers(network: Network, content: bytes) -> Tensor:
     try:
         table = csv.reader(io.StringIO(content.decode("utf-8-sig")))
         for cells in table:
-            if not "".join(cells).strip():
+            if len(cells) < 2 and not "".join(cells).strip():
                 continue
             rows.append(_finite(cells))
             if len(rows[-1]) != shape[0]:
@@ -134,10 +134,10 @@ def _numbers(network: Network, content: bytes) -> Tensor:
     if not rows:
         raise RequestError(f"{reads}, but this file is empty.")
     if network.interface.readout != "none":
-        return torch.tensor(rows)[None]
+        return torch.tensor(rows, dtype=torch.float32)[None]
     if len(rows) > 1:
         raise RequestError(f"{name} reads one line of numbers, but this file has {len(rows)} lines.")
-    return torch.tensor(rows)
+    return torch.tensor(rows, dtype=torch.float32)
 
 
 def _finite(cells: list[str]) -> list[float]:
@@ -145,5 +145,7 @@ def _finite(cells: list[str]) -> list[float]:
     try:
         row = [float(cell) for cell in cells]
     except ValueError:
+        return []
+    if "_" in "".join(cells):  # Python's, but no table's
         return []
     return row if all(abs(number) <= LARGEST for number in row) else []

@@ -42,7 +42,7 @@ class MNIST(TaskData):
     def read(self, name: SplitName) -> Split:
         part = "t10k" if name == "test" else "train"
         images, labels = (self._file(f"{part}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
-        held_out = self.dataset.validation
+        held_out = self.dataset.validation or 0
         part_of = {"test": slice(None), "validation": slice(held_out), "train": slice(held_out, None)}
         selected = part_of[name]
         digests = {k: v for k, v in self.dataset.sha256.items() if k.startswith(part)}

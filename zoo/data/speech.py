@@ -28,6 +28,7 @@ HELD_OUT = "yweweler"
 
 
 @cache
+@torch.inference_mode(False)  # an inference tensor could not be used in a gradient later
 def mel_bands() -> Tensor:
     """Return the triangular filters of the mel scale, (FFT // 2 + 1, BANDS), peak 1 (mel = 2595 log10(1 + f / 700))."""
 
@@ -49,7 +50,7 @@ class LogMel:
     """
 
     def __init__(self) -> None:
-        self.waiting = torch.zeros(0)  # samples of which the next frames are made
+        self.waiting = torch.zeros(0, dtype=torch.float32)  # samples of which the next frames are made
 
     def __call__(
         self,
@@ -74,7 +75,7 @@ class LogMel:
         self.waiting = samples[count * HOP :]
         if count == 0:
             return samples.new_zeros(0, BANDS)
-        windows = samples.unfold(0, WINDOW, HOP) * torch.hann_window(WINDOW)
+        windows = samples.unfold(0, WINDOW, HOP) * torch.hann_window(WINDOW, dtype=torch.float32)
         energies = torch.fft.rfft(windows, FFT).abs().square() @ mel_bands()
         return (energies + FLOOR).log()
 

@@ -26,7 +26,7 @@ class Pima(TaskData):
         (file,) = self.dataset.files
         lines = read_verified(self.dataset, file).decode("ascii", "replace").split()
         try:
-            table = torch.tensor([[float(number) for number in line.split(",")] for line in lines])
+            table = torch.tensor([[float(number) for number in line.split(",")] for line in lines], dtype=torch.float32)
             features, labels = table.split([self.task.input[0], 1], 1)
         except (ValueError, RuntimeError, IndexError) as error:
             raise DataError(
@@ -48,6 +48,6 @@ class Circles(TaskData):
         digests = verify_generated(self.dataset, name, drawn)
         angle, noise = torch.from_numpy(drawn).split([1, 2], 1)
         labels = torch.arange(n) % len(RADII)
-        radius, angle = torch.tensor(RADII)[labels, None], 2 * torch.pi * angle
+        radius, angle = torch.tensor(RADII, dtype=torch.float32)[labels, None], 2 * torch.pi * angle
         points = radius * torch.cat([angle.cos(), angle.sin()], 1) + NOISE * (2 * noise - 1)
         return Split(points, labels, digests)

@@ -65,6 +65,7 @@ class Text(TaskData):
 
     def read(self, name: SplitName) -> Split:
         examples = self._splits[name]
+        self.require_examples(examples, name)
         tokens, lengths = self.tokenizer.batch([e.words for e in examples])
         tokens = self.masked(tokens, lengths).short()
         labels = torch.tensor([e.label for e in examples])

@@ -42,7 +42,7 @@ class NMNIST(TaskData):
         return Split(torch.from_numpy(frames), targets, dict(self.dataset.sha256), _prepare)
 
     def _frames(self, x: numpy.ndarray, y: numpy.ndarray, p: numpy.ndarray, t: numpy.ndarray) -> numpy.ndarray:
-        """Return the number of a clip's events in each cell of the grid, (steps, polarities, height, width), uint8.
+        """Return the number of a clip's events in each cell of the grid, (steps, polarities, height, width), uint8: at most 255.
 
         x, y, p, t: column, row, polarity (0 or 1) and time in microseconds of each event, (events,).
         """
@@ -51,9 +51,9 @@ class NMNIST(TaskData):
         # a clip ends with its last event
         indices = (t.astype("int64") * shape[0] // (int(t.max()) + 1), p, y.astype("int64") * height // SENSOR,
                    x.astype("int64") * width // SENSOR)  # fmt: skip
-        counts = numpy.zeros(shape, "uint8")
+        counts = numpy.zeros(shape, "int32")
         numpy.add.at(counts, indices, 1)
-        return counts
+        return counts.clip(max=255).astype("uint8")
 
 
 def _prepare(raw: Tensor) -> Tensor:

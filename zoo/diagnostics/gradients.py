@@ -115,7 +115,7 @@ def evolution(
     axis = Axis.counted("update", updates)
     arrays = {
         "norm": Array(np.array(norms).T, (Axis.counted("layer", len(norms[0])), axis), "gradient norm", log=True),
-        "loss": Array(np.array(losses), (axis,), "nats" if target == "class" else "squared error"),
+        "loss": Array(np.array(losses), (axis,), "squared error" if target in ("value", "forecast") else "nats"),
     }
     setting = {"of": describe(network.config), **_optimization(recipe), "seed": recipe.seed}
     return Result(setting, arrays, (f"Loss {losses[0]:.3g} at the first update, {losses[-1]:.3g} at the last.",))

@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +23,18 @@ from ..errors import CheckpointError, DataError, RequestError, TrainingError, fi
 from ..exports.running import running
 from ..networks import loading
 from ..networks.base import ConfiguredModule, evaluating, resolve_device
+from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
 from ..registry import load_registry
 from ..registry.metrics import TARGETS, Target
 from ..registry.schema import Config, Task
 from ..utils import files, paths
 from ..utils.provenance import command, device_name, today, versions
+from . import Recorder
 
 BATCH_SIZE = 500
+RECORDED_EXAMPLES = 64
+"""Number of validation examples on which recorders compute their diagnostics."""
 
 
 @dataclass(frozen=True)
@@ -226,6 +230,16 @@ def measure(
     return Measured(loss / targets, finish(metric / targets), n, by_output)
 
 
+def recorded(
+    network: Network, split: Split, target: Target, recorders: Mapping[str, Recorder]
+) -> dict[str, tuple[float | None, ...]]:
+    """Return the values of each recorder by its name, one for each layer, computed on the first examples of `split`."""
+    if not recorders:
+        return {}
+    x, y, lengths = split.batch(torch.arange(min(RECORDED_EXAMPLES, len(split))), network.device)
+    return {name: tuple(record(network, x, y, lengths, target)) for name, record in recorders.items()}
+
+
 def score(
     target: Target,
     outputs: Tensor,  # (batch, outputs) or (batch, time, outputs)
@@ -233,7 +247,7 @@ def score(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return (loss, metric, count), scalars: sums over the targets that are not missing, and the number of these targets."""
     if target in ("class", "token"):
-        logits, classes = outputs.flatten(0, -2).float(), targets.flatten()
+        logits, classes = outputs.flatten(0, -2).float(), targets.flatten().long()
         counted = classes != IGNORED
         try:
             loss = F.cross_entropy(logits, classes, ignore_index=IGNORED, reduction="sum")

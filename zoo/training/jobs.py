@@ -233,9 +233,10 @@ def run(
                     reason = reason or f"killed by signal {-code}; the same command continues the run"
                 phase: Phase = "done" if code == 0 else "stopped" if code == INTERRUPTED else "failed"
                 states[job.name] = JobState(phase, code, reason or last_line(job))
-            if interrupted() > stops:
-                stops = interrupted()
-                workers.stop()
+            if (received := interrupted()) > stops:
+                for _ in range(received - stops):
+                    workers.stop()
+                stops = received
                 states |= {job.name: replace(states[job.name], phase="stopped") for job in waiting}
                 waiting.clear()
             report(states)

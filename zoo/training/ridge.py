@@ -93,7 +93,7 @@ class RidgeUpdater:
         if self.target == "value":
             values = y.flatten(0, -2).double()
             return values, ~values.isnan().any(-1)
-        classes = y.flatten()
+        classes = y.flatten().long()
         return F.one_hot(classes.clamp_min(0), self.network.head.out_features).double(), classes != IGNORED
 
     @torch.no_grad()

@@ -214,7 +214,7 @@ class Updater:
         loss, metric, targets = score(self.target, outputs, y)
         sums = self.accelerator.reduce(torch.stack([loss.detach(), metric, targets]), "sum")
         self.optimizer.zero_grad()
-        loss = loss * self.accelerator.num_processes / sums[2]  # the processes' gradients are averaged
+        loss = loss * self.accelerator.num_processes / sums[2].clamp_min(1)  # the processes' gradients are averaged
         if self.gradient_flow_penalty is not None:
             penalty = gradient_flow_penalty(self.network, x, y, lengths, self.target)
             loss = loss + self.gradient_flow_penalty * penalty

@@ -31,14 +31,12 @@ from ..registry.metrics import TARGETS
 from ..utils import files
 from ..utils.provenance import command, device_name, versions
 from . import Progress, Recorder, state
-from .evaluation import BATCH_SIZE, measure
+from .evaluation import BATCH_SIZE, measure, recorded
 from .ridge import RidgeUpdater, make_updater
 from .state import State
 from .step import make_accelerator, moving_average, schedule, seed_of
 
 SAVE_SECONDS = 60.0
-RECORDED_EXAMPLES = 64
-"""Number of validation examples on which recorders compute their diagnostics."""
 
 
 def train(
@@ -71,6 +69,7 @@ def train(
     with files.interruptions(most=1) as interrupted, lock:
         run.resume()
         run.go(report, save_seconds, interrupted, stop_after)
+        run.verify_weights()
     run.accelerator.wait_for_everyone()
     if run.accelerator.num_processes > 1:
         run.accelerator.end_training()
@@ -98,7 +97,10 @@ class TrainingRun:
             raise RequestError(f"{entry.name} has no time steps. Leave out tbptt_steps and checkpoint_every.")
         self.updater = make_updater(self.network, recipe, self.target, self.accelerator)
         examples, processes = len(self.train), self.accelerator.num_processes
-        self.steps_per_epoch = examples // recipe.batch_size
+        # a last incomplete batch is left out, but by ridge regression, which sees each example once
+        self.steps_per_epoch = (
+            examples + (recipe.batch_size - 1 if recipe.optimizer.penalty else 0)
+        ) // recipe.batch_size
         if self.steps_per_epoch == 0:
             raise TrainingError(
                 f"{entry.name}: a batch of {recipe.batch_size} is larger than the {examples} training examples. Choose a "
@@ -124,7 +126,8 @@ class TrainingRun:
         self.began = time.monotonic()
         data.prepare_network(self.network)
         self.average: AveragedModel | None = None
-        self.record_diagnostics()  # a recorder that refuses the network does so now, not after an epoch
+        # a recorder that refuses the network does so now, not after an epoch
+        recorded(self.network, self.validation, self.target, recorders)
 
     # from step to step
 
@@ -141,7 +144,6 @@ class TrainingRun:
             order = self.train.order(self.recipe.batch_size, generator)
             if self.train.stream and steps_done == 0:
                 self.carried = cast(RecurrentNetwork, self.network).initial_state(self.recipe.batch_size)
-            # a last incomplete batch is left out
             for indices in order.split(self.recipe.batch_size)[steps_done : self.steps_per_epoch]:
                 stop = interrupted() > 0
                 if self.accelerator.num_processes > 1:  # if one process has to stop, all stop after the same step
@@ -157,6 +159,15 @@ class TrainingRun:
                     saved = time.monotonic()
                 if stop and self.step < last_step:
                     raise KeyboardInterrupt
+
+    def verify_weights(self) -> None:
+        """Raise TrainingError if the weights in the folder are not the best ones of the run."""
+        path = self.out / tensors.FILE
+        if self.is_main and self.weights_sha256 is not None and files.sha256(path) != self.weights_sha256:
+            raise TrainingError(
+                f"{path} is not the file that this run wrote, its best weights. Restore that file, or remove {self.out} to "
+                "begin the run again."
+            )
 
     def _update(self, indices: Tensor, epoch: int) -> None:
         """Make one optimizer step on this process's share of the training examples `indices`, the batch of all processes."""
@@ -198,6 +209,7 @@ class TrainingRun:
     def _means(self) -> tuple[float, float, float]:
         """Return (loss, metric, gradient norm), means over the epoch so far."""
         loss, metric, targets, norms = self.sums.tolist()
+        targets = max(targets, 1.0)  # the first batches of an epoch may have none
         steps, metric = (self.step - 1) % self.steps_per_epoch + 1, TARGETS[self.target].of_mean(metric / targets)
         return loss / targets, metric, norms / steps
 
@@ -212,7 +224,7 @@ class TrainingRun:
         row = results.Epoch(
             epoch=epoch + 1, lr=self.updater.lr, train_loss=loss, train_metric=metric,
             validation_loss=measured.loss, validation_metric=measured.metric, gradient_norm=norm,
-            seconds=round(self.seconds, 1), diagnostics=self.record_diagnostics(),
+            seconds=round(self.seconds, 1), diagnostics=recorded(self.kept, self.validation, self.target, self.recorders),
         )  # fmt: skip
         best = min((past.validation_loss for past in self.history), default=math.inf)
         self.history.append(row)
@@ -222,14 +234,6 @@ class TrainingRun:
             loading.save(self.kept, self.out)
             self.weights_sha256 = files.sha256(self.out / tensors.FILE)
         return row
-
-    def record_diagnostics(self) -> dict[str, tuple[float | None, ...]]:
-        """Return the values of each recorder by its name, computed with the current weights: one value per layer."""
-        if not self.recorders:
-            return {}
-        indices = torch.arange(min(RECORDED_EXAMPLES, len(self.validation)))
-        x, y, lengths = self.validation.batch(indices, self.device)
-        return {name: tuple(f(self.kept, x, y, lengths, self.target)) for name, f in self.recorders.items()}
 
     @property
     def seconds(self) -> float:
@@ -266,8 +270,10 @@ class TrainingRun:
         previous = self._previous_course()  # damaged results are better found now than after an epoch
         if self.step > 0 and previous is not None:
             self._continue_course(previous)
-        else:
+        elif previous is None or not previous.history:
             self.save()
+        else:
+            raise TrainingError(f"{self.out} has the results of a run, but no state of it. Choose another --out.")
         self._require_one_state()
 
     def _read_state(self) -> None:

@@ -7,6 +7,16 @@ from pydantic import Field
 
 from .base import Count, Key, Positive, Rate, Seq, Spec, Text
 
+OWN_SETTINGS: dict[str, set[str]] = {
+    "adam": {"betas"}, "adamw": {"betas"}, "rmsprop": {"alpha", "momentum"}, "ridge": set(), "sgd": {"momentum"},
+}  # fmt: skip
+"""By optimizer: which of the settings that not every optimizer has belong to it."""
+OWN_DECAY: dict[str, tuple[str, ...]] = {
+    "constant": (), "cosine": ("final_factor", "epochs"), "one-cycle": ("final_factor", "epochs"),
+    "polynomial": ("final_factor", "epochs", "power"),
+}  # fmt: skip
+"""By schedule: which settings of the decay it has."""
+
 
 class Optimizer(Spec):
     """An optimizer and its constants."""
@@ -30,6 +40,8 @@ class Optimizer(Spec):
             yield "'penalty' belongs to ridge, and ridge needs one: give it for ridge only"
         if self.name != "ridge" and "lr" not in self.model_fields_set:
             yield f"{self.name} needs a learning rate: give 'lr'"
+        descent = set() if self.name == "ridge" else {"lr", "weight_decay", "recurrence_factor"}
+        yield from _unused(self, {"name", "penalty"} | descent | OWN_SETTINGS[self.name])
 
 
 class Schedule(Spec):
@@ -41,6 +53,16 @@ class Schedule(Spec):
     final_factor: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0  # the multiple at the end of the decay
     power: Positive = 1.0  # exponent of the polynomial decay
     epochs: Count | None = None  # length of the decay; None for the length of the run or stage
+
+    def _problems(self) -> Iterator[str]:
+        yield from _unused(self, {"name", "warmup", *OWN_DECAY[self.name]})
+
+
+def _unused(spec: Optimizer | Schedule, used: set[str]) -> Iterator[str]:
+    """Report the settings of `spec` that are not in `used` although they differ from their defaults."""
+    for name, field in type(spec).model_fields.items():
+        if name not in used and getattr(spec, name) != field.default:
+            yield f"{spec.name} has no '{name}': leave it out"
 
 
 Decay = Annotated[float, Field(gt=0.0, lt=1.0)]
