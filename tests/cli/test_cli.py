@@ -65,6 +65,9 @@ def test_list_without_a_match_is_empty(run: Run) -> None:
     code, out, err = run("list", "nothing-*", "--json")
     assert (code, json.loads(out)) == (0, [])
     assert "No model matches" in err
+    code, out, err = run("list", "star-16x64-pmnist", "typo-name", "--json")
+    assert (code, [row["name"] for row in json.loads(out)]) == (0, ["star-16x64-pmnist"])
+    assert "No model is called 'typo-name'." in err
 
 
 def test_trained_and_untrained_are_all(run: Run) -> None:

@@ -156,7 +156,7 @@ def test_compare_as_json(run: Run) -> None:
         (["--paper", "strar"], "No paper is called 'strar'. Did you mean star"),
         (["--task", "mnits"], "No task is called"),
         (["nothing-*", "--plot", "a.svg"], "nothing to plot"),
-        (["--plot", "a.doc"], "a.doc cannot be drawn: its ending must be one of"),
+        (["--plot", "a.gif"], "a.gif cannot be drawn: its ending must be one of svg, png, pdf."),
         (["--plot", "a"], "its ending must be"),
     ],
 )

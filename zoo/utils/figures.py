@@ -1,12 +1,15 @@
 """The style of all figures, and saving figures reproducibly. Needs matplotlib (the extra `plots`)."""
 
 import textwrap
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ..errors import MissingExtraError, RequestError
 from .version import __version__
 
+FORMATS = ("svg", "png", "pdf")
+"""Suffixes of the files that `save` writes."""
 STYLE: dict[Any, Any] = {  # matplotlib's rcParams for every figure
     "font.size": 8, "axes.titlesize": 8, "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.2,
     "lines.markersize": 4.5, "legend.frameon": False, "svg.fonttype": "none", "svg.hashsalt": "rnnzoo",
@@ -37,13 +40,11 @@ def save(figure: Any, path: Path, mark: str, dpi: int = 200) -> None:
 def picture_format(path: Path) -> str:
     """Return the picture format that the path's suffix names, such as "svg".
 
-    Raises RequestError if matplotlib cannot write that format, and MissingExtraError if matplotlib is not installed.
+    Raises RequestError for another suffix than those of FORMATS, and MissingExtraError if matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plots") from error
-    suffix, known = path.suffix.removeprefix(".").lower(), Figure().canvas.get_supported_filetypes()
-    if suffix not in known:
-        raise RequestError(f"{path} cannot be drawn: its ending must be one of {', '.join(sorted(known))}.")
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError("matplotlib", "plots")
+    suffix = path.suffix.removeprefix(".").lower()
+    if suffix not in FORMATS:
+        raise RequestError(f"{path} cannot be drawn: its ending must be one of {', '.join(FORMATS)}.")
     return suffix
