@@ -24,6 +24,7 @@ from zoo.cells.rows import Number
 from zoo.checkpoints import configs, leaderboard, results
 from zoo.data import task_data
 from zoo.errors import RequestError, TrainingError, ZooError
+from zoo.networks import sizes
 from zoo.networks.builder import build
 from zoo.networks.golden import example_input
 from zoo.networks.recurrent import RecurrentNetwork
@@ -123,7 +124,7 @@ def divides(choice: object) -> bool:
 
 def parameters(config: Config) -> int:
     """Return the number of trainable parameters of a network."""
-    return sum(p.numel() for p in build(config, device="meta").parameters() if p.requires_grad)
+    return sizes.parameters(build(config, device="meta"))
 
 
 def read() -> Protocol:

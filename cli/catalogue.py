@@ -77,11 +77,10 @@ def list_(
         _list_cells(cells_found, as_json)
         return
     models = _sorted(_matches(patterns, exclude, task, cell, pretrained), sort)
-    unmatched = [pattern for pattern in patterns if not matching(_summaries(), pattern)]
-    if models and unmatched:
-        say(f"No model is called {' or '.join(map(repr, unmatched))}.")
     if not models:
         say("No model matches. `rnnzoo list` shows every model; '*part*' matches a part of a name.")
+    elif unmatched := [pattern for pattern in patterns if not matching(_summaries(), pattern)]:
+        say(f"No model is called {' or '.join(map(repr, unmatched))}.")
     _emit_models(models, as_json)
 
 

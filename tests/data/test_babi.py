@@ -333,6 +333,16 @@ def test_another_layout_is_a_data_error(line):
 # training, and what is written about it
 
 
+@pytest.mark.parametrize("held_out", [1000, 10**6])
+def test_a_split_without_questions_is_a_data_error(folder, held_out):
+    for name, content in FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    with pytest.raises(DataError, match="has no examples in its train split"):
+        task_data(task(), dataset(validation=held_out)).split("train")
+
+
 @pytest.fixture
 def zoo(small_zoo, tmp_path):
     """A zoo whose one model answers questions, and the data for it."""

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from torch.nn import functional as F
 
 from zoo import registry
-from zoo.data import task_data
+from zoo.data import task_data, video
 from zoo.errors import DataError, RequestError
 from zoo.networks import loading
 from zoo.networks.builder import build
@@ -268,3 +268,13 @@ def test_the_real_clips():
     splits = [data.split(name) for name in ("train", "validation", "test")]
     assert [len(split) for split in splits] == [900, 100, 100]
     assert int(sum(split.raw.sum(dtype=torch.int64) for split in splits)) == 4_133_231 + 385_596  # no count overflows
+
+
+def test_counts_end_at_255():
+    known = registry.load_registry().all_tasks["nmnist-small"]
+    task = known.model_copy(update={"input": (2, 1, 1), "steps": 2})
+    events = numpy.zeros(700, "int64")
+    times = numpy.concatenate([numpy.zeros(600, "int64"), numpy.full(100, 9)])
+    frames = video.NMNIST(task, registry.load_registry().datasets[known.dataset])._frames(events, events, events, times)
+    assert frames[:, 0, 0, 0].tolist() == [255, 100]
+    assert frames.dtype == numpy.uint8

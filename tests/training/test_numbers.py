@@ -275,6 +275,15 @@ def test_the_first_batches_of_an_epoch_may_have_no_target(
     assert math.isfinite(training.history[0].train_loss)
 
 
+def test_without_validation_examples_there_is_no_validation_split(small_zoo: Zoo) -> None:
+    small_zoo({})
+    entry = registry.find(NAME)
+    data = task_data(entry.task, entry.dataset.model_copy(update={"validation": None}))
+    assert len(data.split("train")) == TRAIN + VALIDATION
+    with pytest.raises(DataError, match="has no examples in its validation split"):
+        data.split("validation")
+
+
 def test_examples_without_any_target_cannot_be_measured() -> None:
     split = Split(normal(3, 6, 2), torch.full((3, 6), IGNORED), {})
     with pytest.raises(DataError, match="None of these 3 examples has a target"):

@@ -19,17 +19,13 @@ def augmented(images: Tensor, augmentation: Augmentation) -> Tensor:
 def warped(images: Tensor, affine: Affine | None = None, elastic: Elastic | None = None) -> Tensor:
     """Return the images, each after an affine map and displacements of its own, bilinear; pixels from outside are zero."""
     n, height, width = images.shape
-    maps = (
-        torch.eye(2, 3, dtype=torch.float32).expand(n, 2, 3)
-        if affine is None
-        else affine_maps(n, width / height, affine)
-    )
+    maps = torch.eye(2, 3, dtype=torch.float32).expand(n, 2, 3)
+    if affine is not None:
+        maps = affine_maps(n, width / height, affine)
     grid = functional.affine_grid(maps, [n, 1, height, width], align_corners=False)
     if elastic is not None:
-        # in units of half the width and height, as the grid
-        grid = grid + displacements(n, height, width, elastic) * torch.tensor(
-            [2 / width, 2 / height], dtype=torch.float32
-        )
+        halves = torch.tensor([width / 2, height / 2], dtype=torch.float32)  # the units of the grid, in pixels
+        grid = grid + displacements(n, height, width, elastic) / halves
     sampled = functional.grid_sample(images[:, None].float(), grid, align_corners=False)[:, 0]
     return (sampled if images.is_floating_point() else sampled.round()).to(images.dtype)
 

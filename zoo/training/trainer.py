@@ -98,9 +98,8 @@ class TrainingRun:
         self.updater = make_updater(self.network, recipe, self.target, self.accelerator)
         examples, processes = len(self.train), self.accelerator.num_processes
         # a last incomplete batch is left out, but by ridge regression, which sees each example once
-        self.steps_per_epoch = (
-            examples + (recipe.batch_size - 1 if recipe.optimizer.penalty else 0)
-        ) // recipe.batch_size
+        rounded = math.floor if recipe.optimizer.penalty is None else math.ceil
+        self.steps_per_epoch = rounded(examples / recipe.batch_size)
         if self.steps_per_epoch == 0:
             raise TrainingError(
                 f"{entry.name}: a batch of {recipe.batch_size} is larger than the {examples} training examples. Choose a "
