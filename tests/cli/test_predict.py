@@ -134,7 +134,7 @@ def test_a_table_has_a_line_for_each_step_and_one_without_steps(run: Run, tmp_pa
     [
         (DIGITS, b"1,2,3", "28 finite numbers, separated by commas, on each line, but line 1 is '1,2,3'"),
         (DIGITS, b"\n" + b"1," * 27 + b"two", "but line 2 is '1,1,"),
-        (DIGITS, b"", "but this file is empty"),
+        (DIGITS, b"", "reads an image or 28 finite numbers, separated by commas, on each line, but this file is empty"),
         ("rin-1x100-adding-200", b"1,0\n,\n0,1", "but line 2 is ','"),
         ("gru-2x64-lorenz", b"1\n1_0", "one finite number on each line, but line 2 is '1_0'"),
         (DIGITS, b"\xff\xfe", "but this file is not a table of numbers"),

@@ -182,7 +182,7 @@ def test_the_state_matters_in_training(letters, tmp_path, monkeypatch):
     resume = RecurrentNetwork.resume
     monkeypatch.setattr(
         RecurrentNetwork, "resume",
-        lambda self, x, state, lengths=None: resume(self, x, self.initial_state(len(x)) if self.training else state, lengths),
+        lambda self, x, state, lengths=None: resume(self, x, self.initial_state(len(x)) if self.training else state, lengths=lengths),
     )  # fmt: skip
     forgetful = train(entry, tmp_path / "forgetful", device="cpu", overrides={"epochs": 1})
     assert forgetful.history[0].train_loss != carried.history[0].train_loss
@@ -296,7 +296,7 @@ def test_the_state_of_a_stream_begins_anew_with_each_epoch(letters, tmp_path, mo
     def noted(self, x, state, lengths=None):
         if self.training:
             fresh.append(not any(part.any() for layer in state for part in layer))
-        return resume(self, x, state, lengths)
+        return resume(self, x, state, lengths=lengths)
 
     monkeypatch.setattr(RecurrentNetwork, "resume", noted)
     train(registry.find(NAME), tmp_path, device="cpu", overrides={"epochs": 2})

@@ -80,7 +80,7 @@ def results(net: Network, x: Tensor, state: object, lengths: Tensor | None, bf16
     x = x.detach().clone().requires_grad_()
     state = tuple(tuple(s.detach().to(x.dtype).requires_grad_() for s in part) for part in state)  # type: ignore
     with torch.autocast("cpu", torch.bfloat16) if bf16 else contextlib.nullcontext():
-        outputs, final = net.encode(x, state, lengths)
+        outputs, final = net.encode(x, state, lengths=lengths)
     of = {"x": x, **dict(net.named_parameters()), **{str(i): s for i, s in enumerate(flatten(state))}}
     return [outputs, final, gradients(score([outputs, *flatten(final)]), of)]
 

@@ -141,9 +141,9 @@ def test_a_graph_of_blocks_takes_every_state_by_its_name(block, kind):
     x = sample(net, steps=5) if kind == "sequence" else sample(net, steps=1)[:, 0]
     _, state = net.encode(sample(net, steps=3, seed=1))
     states = [s for layer in state for s in layer]
-    lengths = [torch.tensor([5, 4, 3, 1])] if kind == "sequence" else []
-    logits, *new_states = described.trace().module()(x, *lengths, *states)
-    expected, new_state = net.resume(x, state, *lengths) if kind == "sequence" else net.step(x, state)
+    lengths = {"lengths": torch.tensor([5, 4, 3, 1])} if kind == "sequence" else {}
+    logits, *new_states = described.trace().module()(x, *lengths.values(), *states)
+    expected, new_state = net.resume(x, state, **lengths) if kind == "sequence" else net.step(x, state)
     close(logits, expected)
     for actual, new in zip(new_states, (s for layer in new_state for s in layer), strict=True):
         close(actual, new)

@@ -60,7 +60,7 @@ def test_gradients_of_gradients(case: str) -> None:
 
     def slopes(net: Network) -> list[Tensor]:
         leaf = x.detach().clone().requires_grad_()
-        outputs, _ = net.encode(leaf, state, ends)
+        outputs, _ = net.encode(leaf, state, lengths=ends)
         (slope,) = torch.autograd.grad(score([outputs]), leaf, create_graph=True)
         return list(gradients(slope.square().sum(), {"x": leaf, **dict(net.named_parameters())}).values())
 

@@ -93,7 +93,7 @@ def test_padding_changes_nothing(case: str, merge: str | None) -> None:
     padded, gaps = x.clone(), dt.clone()
     for row, length in enumerate(lengths):
         padded[row, length:], gaps[row, length:] = 1e6, float("nan")
-    logits, final = net.resume(padded, None, torch.tensor(lengths), dt=gaps)
+    logits, final = net.resume(padded, lengths=torch.tensor(lengths), dt=gaps)
     for row, length in enumerate(lengths):
         one = slice(row, row + 1)
         alone, end = net.resume(x[one, :length], dt=dt[one, :length])

@@ -83,7 +83,7 @@ def assert_padding_changes_nothing(net: Network, x: Tensor, lengths: list[int]) 
 def test_encode_stops_at_each_length(cell: str, merge: str | None) -> None:
     net = network(cell, bidirectional=merge)
     x, lengths, state = batch(net, 3, 5), [2, 5, 1], random_state(net, 3)
-    outputs, final = net.encode(x, state, torch.tensor(lengths))
+    outputs, final = net.encode(x, state, lengths=torch.tensor(lengths))
     for i, length in enumerate(lengths):
         start = tuple(tuple(s[i : i + 1] for s in parts) for parts in state)
         alone, end = net.encode(x[i : i + 1, :length], start)

@@ -306,8 +306,8 @@ def test_forward_goes_on_from_a_state(cell: str, readout: str) -> None:
     net = network(cell, readout=readout)
     x, lengths = batch(net), torch.tensor([6, 5, 4])
     _, state = net.encode(x[:, :3])
-    whole, rest = net(x, lengths), net(x[:, 3:], lengths - 3, state)
+    whole, rest = net(x, lengths), net(x[:, 3:], lengths - 3, state=state)
     same(rest, whole[:, 3:] if readout == "every" else whole)
     same(net(x[:, 3:], state=state), net(x)[:, 3:] if readout == "every" else net(x))
     with pytest.raises(RequestError, match="The state does not fit"):
-        net(x, None, net.initial_state(2))
+        net(x, state=net.initial_state(2))

@@ -54,11 +54,11 @@ def test_segments_are_sequences_of_their_own(cell: str, kernel: int | None) -> N
     net = network(cell, kernel=kernel, inputs=(2,) if kernel is None else (2, 4, 3), readout="every").eval()
     x, state = normal(BATCH, TIME, *net.interface.input), given(net)
     expected, finals = separately(net, x, state, LENGTHS)
-    logits, final = net.resume(x, state, LENGTHS, RESETS)
+    logits, final = net.resume(x, state, lengths=LENGTHS, resets=RESETS)
     torch.testing.assert_close(logits, expected)
     for row, one in enumerate(finals):
         torch.testing.assert_close(torch.cat([s[row].flatten() for each in final for s in each]), one)
-    torch.testing.assert_close(net(x, LENGTHS, state, RESETS), expected)
+    torch.testing.assert_close(net(x, LENGTHS, state=state, resets=RESETS), expected)
 
 
 @pytest.mark.parametrize("readout", READOUTS)
@@ -90,7 +90,7 @@ def test_gradients_stop_at_a_reset(cell: str) -> None:
 def test_steps_with_resets_are_the_sequence(cell: str, readout: str) -> None:
     net = network(cell, readout=readout).eval()
     x, state = normal(BATCH, TIME, 2), given(net)
-    expected = net(x, None, state, RESETS)
+    expected = net(x, state=state, resets=RESETS)
     for t in range(TIME):
         logits, state = net.step(x[:, t], state, RESETS[:, t])
     torch.testing.assert_close(logits, expected)

@@ -113,7 +113,7 @@ def test_gradients_of_gradients(device: str) -> None:
 
     def second(net: Network) -> list[Tensor]:
         weights = list(net.layers.parameters())
-        outputs, _ = net.encode(x, state, ends)
+        outputs, _ = net.encode(x, state, lengths=ends)
         actual = torch.autograd.grad(outputs.square().sum(), weights, create_graph=True)
         return list(torch.autograd.grad(sum(g.square().sum() for g in actual), weights, allow_unused=True))
 

@@ -170,6 +170,12 @@ def test_a_release_keeps_the_other_pins_and_leaves_out_what_is_not_finished(
             "Split(waves, torch.full_like(classes, -100),",
             "has no target: each is NaN or IGNORED",
         ),
+        (
+            "Split(waves, classes,",
+            "Split(waves, classes + 1,",
+            "has classes from 1 to 3; the task has the 3 classes from 0",
+        ),
+        ("Split(waves, classes,", "Split(waves, classes[:, None],", "targets of shape (2000, 1); this task's are (n)"),
         ("Split(waves, classes,", "Split(waves.numpy(), classes,", "raw of the type ndarray; they must be a tensor"),
         ("prepare=", "lengths=torch.ones(3), prepare=", "but 3 lengths"),
         ("(TaskData)", "", "not a subclass of zoo.data.base.TaskData"),

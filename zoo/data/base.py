@@ -3,7 +3,7 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeVar, get_args
 
@@ -46,7 +46,7 @@ class Split:
     lengths: Tensor | None = None
     """Lengths in time steps, (n,), or for bAbI (n, 2): of the story, of the question. None if all lengths are the same."""
     image: tuple[int, int] | None = None
-    """(height, width) if the raw examples are images, (n, height * width); None for other examples."""
+    """The family's `image`, which `TaskData.split` sets."""
     per_step: bool = False
     """True if sequences of different lengths have a target at every step."""
     stream: bool = False
@@ -112,6 +112,8 @@ class TaskData(ABC):
     """
 
     layouts: Collection[str] | None = None
+    image: tuple[int, int] | None = None
+    """(height, width) if the raw examples are images, (n, height * width); None for other examples."""
 
     def __init__(self, task: Task, dataset: Dataset):
         self.task, self.dataset = task, dataset
@@ -159,7 +161,7 @@ class TaskData(ABC):
         self.require_examples(split, name)
         if problem := self._problem(split):
             raise DataError(f"The {name} split that {type(self).__name__} reads {problem}.")
-        return split
+        return replace(split, image=self.image)
 
     def require_examples(self, examples: Sized, name: SplitName) -> None:
         """Raise DataError if there are no `examples` in the split called `name`."""
@@ -178,13 +180,20 @@ class TaskData(ABC):
                 return f"has {title} of the type {type(tensor).__name__}; they must be a tensor (torch.from_numpy)"
             if len(tensor) != len(split.raw):
                 return f"has {len(split.raw):,} examples, but {len(tensor):,} {title}"
-        if self.task.target in ("class", "token") and split.targets.dtype not in (torch.int64, torch.uint8):
-            return f"has classes of {split.targets.dtype}; they must be torch.int64 (targets.long())"
-        targets = split.targets
+        targets, outputs = split.targets, self.task.outputs
+        is_class = self.task.target in ("class", "token")
+        if is_class and targets.dtype not in (torch.int64, torch.uint8):
+            return f"has classes of {targets.dtype}; they must be torch.int64 (targets.long())"
         # torch takes IGNORED for 156 beside torch.uint8
         absent = targets.isnan() if targets.is_floating_point() else (targets == IGNORED) & (targets < 0)
         if absent.all():
             return "has no target: each is NaN or IGNORED"
+        expected = ["n", *["time"] * (self.task.readout == "every"), *[outputs] * (not is_class)]
+        if targets.dim() != len(expected) or (not is_class and targets.shape[-1] != outputs):
+            return f"has targets of shape {tuple(targets.shape)}; this task's are ({', '.join(map(str, expected))})"
+        known = targets[~absent]
+        if is_class and (known.min() < 0 or known.max() >= outputs):
+            return f"has classes from {known.min()} to {known.max()}; the task has the {outputs} classes from 0"
         return None
 
     @abstractmethod

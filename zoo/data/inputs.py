@@ -13,6 +13,7 @@ from ..errors import MissingExtraError, RequestError, shown
 from ..networks.network import Network
 from ..networks.story_reader import StoryReader
 from . import data_of
+from .base import TaskData
 from .speech import FSDD
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def read_example(network: Network, content: bytes) -> tuple[Tensor, Tensor | Non
     if data is not None and (x := data.read_file(network.config.name, content)) is not None:
         return x, None
     if content.startswith(IMAGES) or (content.startswith(b"RIFF") and content[8:12] == b"WEBP"):
-        return _image(network, content), None
-    return _numbers(network, content), None
+        return _image(network, data, content), None
+    return _numbers(network, content, also_image=data is not None and data.image is not None), None
 
 
 def _tokens(network: Network, content: bytes) -> tuple[Tensor, Tensor]:
@@ -73,10 +74,8 @@ def listens(network: Network) -> bool:
     return isinstance(data_of(network.config), FSDD)
 
 
-def _image(network: Network, content: bytes) -> Tensor:
-    data = data_of(network.config)
-    split = data.split("test") if data is not None else None
-    if split is None or split.image is None:
+def _image(network: Network, data: TaskData | None, content: bytes) -> Tensor:
+    if data is None or data.image is None:
         raise RequestError(
             f"{network.config.name} does not read images. Give it comma-separated numbers, a line for each time step."
         )
@@ -84,7 +83,7 @@ def _image(network: Network, content: bytes) -> Tensor:
         from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError as error:
         raise MissingExtraError("pillow", "data") from error
-    height, width = split.image
+    height, width = data.image
     try:
         with warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning):
             picture = _grey(ImageOps.exif_transpose(Image.open(io.BytesIO(content)))).resize((width, height))
@@ -96,7 +95,7 @@ def _image(network: Network, content: bytes) -> Tensor:
         raise RequestError("The image is of one colour only. Give an image with something drawn on it.")
     if sum(picture.tobytes()) > 128 * height * width:
         picture = ImageOps.invert(picture)
-    return split.prepare(torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8)[None])
+    return data.split("test").prepare(torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8)[None])
 
 
 def _grey(picture: "Image.Image") -> "Image.Image":
@@ -111,7 +110,7 @@ def _grey(picture: "Image.Image") -> "Image.Image":
     return picture.convert("L")
 
 
-def _numbers(network: Network, content: bytes) -> Tensor:
+def _numbers(network: Network, content: bytes, also_image: bool) -> Tensor:
     name, shape = network.config.name, network.interface.input
     if len(shape) != 1:
         raise RequestError(
@@ -119,7 +118,7 @@ def _numbers(network: Network, content: bytes) -> Tensor:
             f"with a tensor of the shape (batch, time, {', '.join(map(str, shape))})."
         )
     numbers = "one finite number" if shape == (1,) else f"{shape[0]} finite numbers, separated by commas,"
-    reads = f"{name} reads {numbers} on each line"
+    reads = f"{name} reads {'an image or ' * also_image}{numbers} on each line"
     rows = []
     try:
         table = csv.reader(io.StringIO(content.decode("utf-8-sig")))

@@ -22,7 +22,6 @@ from .base import Split, SplitName, TaskData
 from .originals import data_folder, is_locked, unpacked
 
 PACKAGED = Path(__file__).resolve().parent / "files"
-IMAGE = (28, 28)
 PERMUTATION_SHA256 = "f0916ed5ac788c76b7974220ffd2ad935773ae95c8a53be3ad377ed6742aa9ed"
 
 
@@ -34,6 +33,7 @@ class MNIST(TaskData):
     """
 
     layouts = ("pixels", "permuted-pixels", "rows", "quarter-pixels", "permuted-quarter-pixels")
+    image = (28, 28)
 
     def __init__(self, task: Task, dataset: Dataset):
         super().__init__(task, dataset)
@@ -46,18 +46,18 @@ class MNIST(TaskData):
         part_of = {"test": slice(None), "validation": slice(held_out), "train": slice(held_out, None)}
         selected = part_of[name]
         digests = {k: v for k, v in self.dataset.sha256.items() if k.startswith(part)}
-        return Split(images.flatten(1)[selected], labels[selected].long(), digests, self._prepare, image=IMAGE)
+        return Split(images.flatten(1)[selected], labels[selected].long(), digests, self._prepare)
 
     def _prepare(self, raw: Tensor) -> Tensor:
         """Turn bytes, (batch, 784) or (batch, ..., 28, 28), into (batch, time, features) in [0, 1]."""
         x = raw.flatten(1)
-        if raw.dtype != torch.uint8 or x.shape[1] != math.prod(IMAGE):
+        if raw.dtype != torch.uint8 or x.shape[1] != math.prod(self.image):
             raise RequestError(
                 f"MNIST's images are (batch, 28, 28) of torch.uint8; got {tuple(raw.shape)}, {raw.dtype}."
             )
         x = x.float() / 255
         if "quarter" in self.task.layout:
-            x = avg_pool2d(x.unflatten(1, (1, *IMAGE)), 2).flatten(1)
+            x = avg_pool2d(x.unflatten(1, (1, *self.image)), 2).flatten(1)
         if self.task.layout.startswith("permuted"):
             order = permutation().to(x.device)
             x = x[:, order[order < x.shape[1]]]

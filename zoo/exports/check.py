@@ -85,7 +85,7 @@ def _sequences(runtime: Runtime, exact: Network, x: Tensor, dt: Tensor | None) -
     double = x.double() if x.is_floating_point() else x
     logits, states = runtime.sequence(x, lengths, dt=dt)
     if isinstance(exact, RecurrentNetwork):
-        expected, ends = exact.resume(double, None, lengths, dt=dt)
+        expected, ends = exact.resume(double, lengths=lengths, dt=dt)
         pairs = zip(states, (state for layer in ends for state in layer), strict=True)
         worst = max(_compare(logits, expected), *(_compare(state, end) for state, end in pairs))
     else:

@@ -114,7 +114,7 @@ class _Sequence(nn.Module):
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         x, lengths, *rest = inputs
         dt, states = _gaps_apart(self.network, rest)
-        logits, state = self.network.resume(x, nested(self.network, states), lengths, dt=dt)
+        logits, state = self.network.resume(x, nested(self.network, states), lengths=lengths, dt=dt)
         return logits, *(s for layer in state for s in layer)
 
 

@@ -40,6 +40,7 @@ class RecurrentNetwork(SequenceNetwork):
         self,
         x: Tensor,  # (batch, time, *input), or tokens (batch, time)
         lengths: Tensor | None = None,  # (batch,), integers
+        *,
         state: NetworkState | None = None,  # where to begin, as `encode` and `step` return it (default: zero states)
         resets: Tensor | None = None,  # (batch, time), bool: True where a step begins from zero states again
         dt: Tensor | None = None,  # (batch, time), the time since the previous input (default: 1)
@@ -54,12 +55,13 @@ class RecurrentNetwork(SequenceNetwork):
         """
         if state is None and resets is None and dt is None:
             return super().forward(x, lengths)
-        return self.resume(x, state, lengths, resets, dt)[0]
+        return self.resume(x, state, lengths=lengths, resets=resets, dt=dt)[0]
 
     def resume(
         self,
         x: Tensor,  # (batch, time, *input), or tokens (batch, time)
         state: NetworkState | None = None,
+        *,
         lengths: Tensor | None = None,  # (batch,), integers
         resets: Tensor | None = None,  # (batch, time), bool
         dt: Tensor | None = None,  # (batch, time), see forward
@@ -85,6 +87,7 @@ class RecurrentNetwork(SequenceNetwork):
         self,
         x: Tensor,  # (batch, time, *input), or tokens (batch, time)
         state: NetworkState | None = None,
+        *,
         lengths: Tensor | None = None,  # (batch,), integers
         resets: Tensor | None = None,  # (batch, time), bool: True where a step begins from zero states again
         dt: Tensor | None = None,  # (batch, time), see forward

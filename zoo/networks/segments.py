@@ -10,7 +10,7 @@ from .network import is_strided, shape_text
 from .stack import NetworkState
 
 Run = Callable[..., tuple[Tensor, NetworkState]]
-"""`encode` or `resume` of a network: takes x, (batch, time, ...), a state, lengths, (batch,), and dt, (batch, time) or None."""
+"""`encode` or `resume` of a network: takes x, (batch, time, ...), a state and, by name, lengths, (batch,), and dt, (batch, time) or None."""
 STEP_COST = {"cpu": 8}
 """By type of device: the cost of a step of one more scan, where a step of one more sequence in the same scan costs 1.
 An estimate between that of the compiled scan, where it is lower, and of the plain scan. It decides the time alone."""
@@ -65,7 +65,7 @@ class Segments:
             place = self.begins[group, None] + step
             read = place.clamp(max=len(flat) - 1)  # what follows a segment's end is no part of it
             gaps = None if dt is None else dt.flatten()[read]
-            y, final = run(flat[read], _rows(begin, group), lengths, dt=gaps)
+            y, final = run(flat[read], _rows(begin, group), lengths=lengths, dt=gaps)
             inside = step < lengths[:, None]
             outputs.append(y[inside] if every_step else y)
             places.append(place[inside])

@@ -19,7 +19,7 @@ from ..checkpoints.references import Reference
 from ..checkpoints.sources import resolve
 from ..data import task_data
 from ..data.base import IGNORED, Split, SplitName
-from ..errors import CheckpointError, DataError, RequestError, TrainingError, first_line, shown
+from ..errors import CheckpointError, DataError, RequestError, TrainingError, shown
 from ..exports.running import running
 from ..networks import loading
 from ..networks.base import ConfiguredModule, evaluating, resolve_device
@@ -249,13 +249,7 @@ def score(
     if target in ("class", "token"):
         logits, classes = outputs.flatten(0, -2).float(), targets.flatten().long()
         counted = classes != IGNORED
-        try:
-            loss = F.cross_entropy(logits, classes, ignore_index=IGNORED, reduction="sum")
-        except IndexError as error:  # on a GPU, torch does not check the classes
-            raise DataError(
-                f"The data have a class that is not from 0 to {logits.shape[-1] - 1}, as the network has {logits.shape[-1]} "
-                f"outputs ({first_line(error)}) Correct the task's `outputs`, or the targets that its family reads."
-            ) from error
+        loss = F.cross_entropy(logits, classes, ignore_index=IGNORED, reduction="sum")
         metric = loss.detach() if target == "token" else ((logits.argmax(-1) == classes) & counted).sum().float()
         return loss, metric, counted.sum().float()
     if target == "binary":

@@ -209,7 +209,7 @@ class Updater:
             outputs = self.model(x, lengths)
         else:
             with self.accelerator.autocast():
-                outputs, final = cast(RecurrentNetwork, self.network).resume(x, state, lengths)
+                outputs, final = cast(RecurrentNetwork, self.network).resume(x, state, lengths=lengths)
             final = tuple(tuple(part.detach() for part in layer) for layer in final)
         loss, metric, targets = score(self.target, outputs, y)
         sums = self.accelerator.reduce(torch.stack([loss.detach(), metric, targets]), "sum")
