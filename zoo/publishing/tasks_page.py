@@ -53,6 +53,9 @@ def _origin(data: Dataset) -> str:
     if data.hub_files:
         return f"`{data.folder}`, or the Hub's `{data.hub}`"
     source = "derived from" if data.derived else "from"
+    if data.originals:
+        (file,) = data.files
+        return f"`{data.folder}`, to make by `python -m zoo.data.conversion {file} FOLDER` from a copy of {data.url}"
     return f"`{data.folder}`, to download by hand{f'; {source} {data.url}' if data.url else ''}"
 
 

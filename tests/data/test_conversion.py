@@ -1,0 +1,176 @@
+"""The .npz of a dataset from the files as they are published: each value, the whole files byte for byte, and wrong originals."""
+
+import os
+import sys
+import types
+import wave
+from pathlib import Path
+
+import numpy
+import pytest
+
+from zoo.data import conversion
+from zoo.data.originals import data_folder
+from zoo.errors import DataError, UnknownNameError
+from zoo.registry import load_registry
+
+DATASETS = {name: each for name, each in load_registry().datasets.items() if each.originals}
+ROOTS = {name: each.originals.rpartition("/")[0] for name, each in DATASETS.items()}
+"""The folder of the published files in their repository, by dataset."""
+
+
+def write_recordings(folder: Path, arrays: dict[str, numpy.ndarray]) -> None:
+    ends = arrays["offsets"]
+    for i, (digit, speaker, index) in enumerate(zip(arrays["digit"], arrays["speaker"], arrays["index"], strict=True)):
+        with wave.open(str(folder / f"{digit}_{speaker}_{index}.wav"), "wb") as file:
+            file.setparams((1, 2, 8000, 0, "NONE", ""))
+            file.writeframes(arrays["audio"][ends[i] : ends[i + 1]].tobytes())
+
+
+def write_events(folder: Path, arrays: dict[str, numpy.ndarray]) -> None:
+    for part, title in (("train", "train1K.txt"), ("test", "test100.txt")):
+        x, y, p, t, ends, labels, numbers = (
+            arrays[f"{part}_{key}"] for key in ("x", "y", "p", "t_us", "offsets", "label", "file_id")
+        )
+        (folder / title).write_text(
+            "#sample #class\n" + "".join(f"{n}\t{c}\n" for n, c in zip(numbers, labels, strict=True))
+        )
+        for i, number in enumerate(numbers):
+            clip = slice(ends[i], ends[i + 1])
+            content = b"".join(
+                bytes([int(a), int(b)]) + (int(bit) << 23 | int(time)).to_bytes(3, "big")
+                for a, b, bit, time in zip(x[clip], y[clip], p[clip], t[clip], strict=True)
+            )
+            (folder / f"{number}.bs2").write_bytes(content)
+
+
+def write_series(folder: Path, arrays: dict[str, numpy.ndarray]) -> None:
+    for part in ("train", "test"):
+        values, ends, classes = (arrays[f"{part}_{key}"] for key in ("X", "offsets", "y"))
+        lines = ["# a comment", f"@classLabel true {' '.join(arrays['classes'])}", "@data"]
+        for i, label in enumerate(classes):
+            rows = values[ends[i] : ends[i + 1]].T.tolist()
+            lines.append(":".join([*(",".join(map(repr, row)) for row in rows), arrays["classes"][label]]))
+        (folder / f"Name_{part.upper()}.ts").write_text("\n".join(lines) + "\n")
+
+
+WRITERS = {".wav": write_recordings, ".bs2": write_events, ".ts": write_series}
+WRITTEN = [name for name, each in DATASETS.items() if Path(each.originals).suffix in WRITERS]
+
+
+def originals(name: str, root: Path, arrays: dict[str, numpy.ndarray]) -> Path:
+    """Write the files from which the arrays would be made, below `root`, and return `root`."""
+    (root / ROOTS[name]).mkdir(parents=True)
+    WRITERS[Path(DATASETS[name].originals).suffix](root / ROOTS[name], arrays)
+    return root
+
+
+SMALL = {
+    "fsdd": {
+        "audio": numpy.array([0, -32768, 32767, 1, 2], "int16"), "offsets": numpy.array([0, 3, 4, 5]),
+        "digit": numpy.array([0, 0, 7]), "speaker": numpy.array(["ann", "ann", "bo"]), "index": numpy.array([1, 10, 2]),
+    },
+    "nmnist-small": {
+        f"{part}_{key}": value
+        for part in ("train", "test")
+        for key, value in {
+            "x": numpy.array([33, 0, 7], "uint8"), "y": numpy.array([1, 33, 9], "uint8"), "p": numpy.array([1, 0, 1], "uint8"),
+            "t_us": numpy.array([0, 336040, 2**23 - 1], "int32"), "offsets": numpy.array([0, 1, 3]), "label": numpy.array([9, 0]),
+            "file_id": numpy.array([12, 3] if part == "train" else [7, 8]),
+        }.items()
+    },
+    "japanese-vowels": {
+        "classes": numpy.array(["b", "a"]),
+        "train_X": numpy.array([[1.5, -2], [0.1, 3], [4, 5]], "float32"), "train_offsets": numpy.array([0, 1, 3]), "train_y": numpy.array([1, 0]),
+        "test_X": numpy.array([[1e-7, 0]], "float32"), "test_offsets": numpy.array([0, 1]), "test_y": numpy.array([0]),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_value_arrives(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RNNZOO_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(conversion, "is_locked", lambda *_: True)
+    (file,) = DATASETS[name].files
+    path = conversion.convert(file, originals(name, tmp_path / "clone", SMALL[name]))
+    assert path == data_folder(DATASETS[name]) / file
+    with numpy.load(path, allow_pickle=False) as found:
+        assert found.files == list(SMALL[name])
+        for key, expected in SMALL[name].items():
+            assert (found[key].dtype, found[key].tolist()) == (expected.dtype, expected.tolist())
+
+
+def test_a_table_of_r(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Place:  # a table of pandas, as far as it is read
+        columns = ("Index", "MIR", "NDVI")
+
+        def __init__(self, mir: float):
+            self.rows = [[15962.0, mir, 0.3], [15978.0, 0.2, 0.4]]
+
+        def to_numpy(self, dtype: str) -> numpy.ndarray:
+            return numpy.array(self.rows, dtype)
+
+    table = {
+        "longitude": [1.0, 2.0, 3.0], "latitude": [4.0, 5.0, 6.0], "label": ["Soy", "Forest", "Soy"],
+        "time_series": [Place(0.0), Place(0.1), Place(0.2)],
+    }  # fmt: skip
+    monkeypatch.setitem(sys.modules, "rdata", types.SimpleNamespace(read_rda=lambda path: {"any name": table}))
+    arrays = conversion.land_cover([tmp_path / "table.rda"])
+    assert arrays["y"].tolist() == [1, 0, 1]
+    assert (arrays["classes"].tolist(), arrays["bands"].tolist()) == (["Forest", "Soy"], ["MIR", "NDVI"])
+    assert arrays["days_since_1970"].tolist() == [[15962, 15978]] * 3
+    assert arrays["lonlat"].tolist() == [[1, 4], [2, 5], [3, 6]]
+    numpy.testing.assert_array_equal(arrays["X"][2], numpy.array([[0.2, 0.3], [0.2, 0.4]], "float32"))
+
+
+def test_a_table_of_r_needs_its_reader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "rdata", None)
+    with pytest.raises(DataError, match="pip install rdata"):
+        conversion.land_cover([tmp_path / "table.rda"])
+
+
+def test_other_originals_are_refused_and_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RNNZOO_DATA", str(tmp_path / "data"))
+    clone = originals("fsdd", tmp_path / "clone", SMALL["fsdd"])
+    with pytest.raises(DataError, match="would not be the file that was measured"):
+        conversion.convert("fsdd_8khz_int16.npz", clone)
+    (clone / "recordings" / "0_ann_1.wav").write_bytes(b"RIFF and nothing more")
+    with pytest.raises(DataError, match=r"recordings/\*\.wav: not the published files"):
+        conversion.convert("fsdd_8khz_int16.npz", clone)
+    with pytest.raises(
+        DataError, match=r"has no recordings/\*\.wav\. Give it a copy of https://github\.com/Jakobovski"
+    ):
+        conversion.convert("fsdd_8khz_int16.npz", tmp_path)
+    with pytest.raises(UnknownNameError, match=r"Did you mean basic_motions\.npz"):
+        conversion.convert("basic_motion.npz", tmp_path)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("name", ["basic-motions", "nmnist-small"])
+def test_incomplete_originals_are_refused(name: str, tmp_path: Path) -> None:
+    (file,), pattern = DATASETS[name].files, DATASETS[name].originals
+    path = tmp_path / pattern.replace("*", "Only_TRAIN")
+    path.parent.mkdir(parents=True)
+    path.write_text("@classLabel true a\n@data\n1,2:a\n")
+    with pytest.raises((DataError, OSError)):
+        conversion.convert(file, tmp_path)
+
+
+def test_a_missing_file_says_how_to_make_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from zoo.data import examples
+
+    monkeypatch.setenv("RNNZOO_DATA", str(tmp_path))
+    with pytest.raises(DataError, match=r"python -m zoo\.data\.conversion fsdd_8khz_int16\.npz FOLDER"):
+        examples("fsdd")
+
+
+@pytest.mark.data
+@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
+@pytest.mark.parametrize("name", WRITTEN)
+def test_the_measured_files_are_made_byte_for_byte(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (file,) = DATASETS[name].files
+    measured = data_folder(DATASETS[name]) / file
+    with numpy.load(measured, allow_pickle=False) as arrays:
+        clone = originals(name, tmp_path / "clone", dict(arrays))
+    monkeypatch.setenv("RNNZOO_DATA", str(tmp_path))
+    assert conversion.convert(file, clone).read_bytes() == measured.read_bytes()
