@@ -31,6 +31,7 @@ VERBS = {
     "predict": "work:predict",
     "generate": "generating:generate",
     "listen": "listening:listen",
+    "convert": "converting:convert",
     "train": "work:train",
     "compare": "catalogue:compare",
     "leaderboard": "leaderboard:leaderboard",

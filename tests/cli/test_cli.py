@@ -41,7 +41,7 @@ REGISTERED = "gru-1x128-mnist-rows"
 Zoo = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
 VERBS = [
-    "list", "show", "pull", "push", "verify", "whoami", "eval", "predict", "generate", "listen", "train", "compare", "leaderboard", "export", "inspect", "card", "release", "init", "site", "bench",
+    "list", "show", "pull", "push", "verify", "whoami", "eval", "predict", "generate", "listen", "convert", "train", "compare", "leaderboard", "export", "inspect", "card", "release", "init", "site", "bench",
     "doctor",
 ]  # fmt: skip
 

@@ -1,9 +1,11 @@
 """The .npz of a dataset from the files as they are published: each value, the whole files byte for byte, and wrong originals."""
 
+import json
 import os
 import sys
 import types
 import wave
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy
@@ -160,8 +162,20 @@ def test_a_missing_file_says_how_to_make_it(tmp_path: Path, monkeypatch: pytest.
     from zoo.data import examples
 
     monkeypatch.setenv("RNNZOO_DATA", str(tmp_path))
-    with pytest.raises(DataError, match=r"python -m zoo\.data\.conversion fsdd_8khz_int16\.npz FOLDER"):
+    with pytest.raises(DataError, match=r"rnnzoo convert fsdd_8khz_int16\.npz FOLDER"):
         examples("fsdd")
+
+
+def test_the_command(run: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RNNZOO_DATA", str(tmp_path / "data"))
+    clone = originals("fsdd", tmp_path / "clone", SMALL["fsdd"])
+    code, out, err = run("convert", "fsdd_8khz_int16.npz", str(clone))
+    assert (code, out, "Nothing was written" in err) == (1, "", True)
+    assert run("convert", "fsdd.npz", str(clone))[0] == 2
+    monkeypatch.setattr(conversion, "is_locked", lambda *_: True)
+    code, out, _ = run("convert", "fsdd_8khz_int16.npz", str(clone), "--json")
+    path = tmp_path / "data" / "fsdd" / "fsdd_8khz_int16.npz"
+    assert (code, json.loads(out), path.is_file()) == (0, {"path": str(path)}, True)
 
 
 @pytest.mark.data

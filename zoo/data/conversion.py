@@ -1,13 +1,11 @@
-"""`python -m zoo.data.conversion FILE FOLDER`: makes the .npz of a dataset from the files as they are published.
+"""Makes the .npz of a dataset from the files as they are published, for `rnnzoo convert`.
 
-FILE is the name of the .npz, such as fsdd_8khz_int16.npz, and FOLDER a copy of the repository at the dataset's `url`; docs/tasks.md
-has both. The file goes below $RNNZOO_DATA, if it is byte for byte the one whose sha256 is locked in cards/lock.json.
+The files are below a copy of the repository at the dataset's `url`. The .npz is kept only if it is byte for byte the file whose
+sha256 is locked in cards/lock.json.
 """
 
-import argparse
 import hashlib
 import io
-import sys
 import warnings
 import wave
 from collections.abc import Callable
@@ -17,7 +15,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from ..errors import DataError, ZooError
+from ..errors import DataError
 from ..registry import load_registry
 from ..utils import files
 from ..utils.arguments import check_name
@@ -137,20 +135,3 @@ def convert(file: str, folder: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     files.atomic_write(path, content.getvalue())
     return path
-
-
-def main() -> None:
-    """Read the arguments, and convert."""
-    parser = argparse.ArgumentParser(prog="python -m zoo.data.conversion", description=__doc__.partition(":")[0])
-    parser.add_argument("file", help="name of the .npz to make")
-    parser.add_argument("folder", type=Path, help="copy of the repository with the published files")
-    arguments = parser.parse_args()
-    print(f"Wrote {convert(arguments.file, arguments.folder)}")
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except (ZooError, OSError) as error:
-        print(error, file=sys.stderr)
-        sys.exit(getattr(error, "exit_code", 1))

@@ -57,7 +57,7 @@ def read_verified(dataset: Dataset, name: str) -> bytes:
     if dataset.derived:
         source = f" It is {dataset.derived}; see {dataset.url}."
     if dataset.originals:
-        source += f" To make it from a copy of that repository: python -m zoo.data.conversion {name} FOLDER."
+        source += f" To make it from a copy of that repository: rnnzoo convert {name} FOLDER."
     missing = (
         f"{dataset.title}: {name} was not found in {folder}.{source} Put the file into that folder, or set RNNZOO_DATA to the "
         f"folder that contains {dataset.folder}."

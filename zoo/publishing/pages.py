@@ -11,6 +11,7 @@ from ..utils.text import capitalised, markdown
 from .cards import value_text
 from .comparison import Mean, Row, means, shorter
 from .starters import STARTERS
+from .tasks_page import test_data
 
 MEASURED, DEPTHS = ("docs", "measured.md"), ("docs", "measured.svg")
 
@@ -27,9 +28,11 @@ def models_table(rows: Sequence[ModelRow], root: str) -> str:
 def starters_table(rows: Sequence[ModelRow], root: str) -> str:
     """Return the Markdown table of the models in STARTERS that are among `rows`. root: as in `models_table`."""
     by_name = {row[0].name: row for row in rows}
-    cells = [_model_cells(by_name[name], root) for name in STARTERS if name in by_name]
-    header = ("model", "task", "parameters", "measured", "in the paper")
-    return markdown(header, [(model, task, size, figure, paper) for model, task, size, figure, _, paper in cells])
+    header, table = ("model", "task", "parameters", "measured", "in the paper", "test data"), []
+    for row in (by_name[name] for name in STARTERS if name in by_name):
+        model, task, size, figure, _, paper = _model_cells(row, root)
+        table.append((model, task, size, figure, paper, test_data(row[0].task, row[0].dataset)))
+    return markdown(header, table)
 
 
 def _model_cells(row: ModelRow, root: str) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ def page() -> str:
         data = known.datasets[task.dataset]
         title = f"{data.title}{f', standing in for {data.proxy_for}' if data.proxy_for else ''}"
         source = "not available: reported figures only" if task.absent else _origin(data)
-        licence, test = data.license, _test_data(task, data)
+        licence, test = data.license, test_data(task, data)
         rows.append((f"`{name}`", task.title, task.example_text, task.output_text, title, licence, source, test))
     header = ("name", "task", "input", "output", "data", "licence", "source", "test data")
     parts = [
@@ -55,11 +55,11 @@ def _origin(data: Dataset) -> str:
     source = "derived from" if data.derived else "from"
     if data.originals:
         (file,) = data.files
-        return f"`{data.folder}`, to make by `python -m zoo.data.conversion {file} FOLDER` from a copy of {data.url}"
+        return f"`{data.folder}`, to make by `rnnzoo convert {file} FOLDER` from a copy of {data.url}"
     return f"`{data.folder}`, to download by hand{f'; {source} {data.url}' if data.url else ''}"
 
 
-def _test_data(task: Task, data: Dataset) -> str:
+def test_data(task: Task, data: Dataset) -> str:
     """Return a text on whether the package contains the test data of a task."""
     if task.absent:
         return "-"

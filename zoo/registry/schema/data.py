@@ -73,7 +73,7 @@ class Dataset(Spec):
     """Folder of the files below $RNNZOO_DATA; None for generated data."""
     url: Url | None = None  # page to download the files from, if the Hub does not have them
     derived: Text | None = None  # how the files were derived from those at `url`; None if they are the same
-    originals: Text | None = None  # pattern of the files in the repository at `url` that zoo.data.conversion converts
+    originals: Text | None = None  # pattern of the files in the repository at `url` that `rnnzoo convert` reads
     hub: Text | None = None  # dataset repository on the Hub that has the same data as parquet
     hub_files: dict[str, Text] = {}  # parquet file of each original part; or, under `archive`, the .tar.gz of all files
     train: Annotated[int, Field(ge=1)] | None = None
