@@ -39,14 +39,20 @@ def expand(names: Sequence[str]) -> list[str]:
 
 
 def content_of(file: str) -> bytes:
-    """Return the content of a user's file; - is standard input. Raises OSError, and StorageError for input that is too long."""
+    """Return the content of a user's file; - is standard input.
+
+    Raises RequestError if there is no such file, OSError if it cannot be read, and StorageError for input that is too long.
+    """
     from zoo.data.inputs import MAX_BYTES
     from zoo.utils import files
 
     if file != "-":
         if (path := Path(file)).is_fifo():
             raise RequestError(f"{file} is a pipe. To read from a pipe, give - and connect it to standard input.")
-        return files.read_regular(path, MAX_BYTES)
+        try:
+            return files.read_regular(path, MAX_BYTES)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise RequestError(f"There is no file {file!r}. Check the path.") from error
     if sys.stdin is None:
         raise RequestError("Standard input is closed. Give a file.")
     content = sys.stdin.buffer.read(MAX_BYTES + 1)

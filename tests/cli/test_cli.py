@@ -657,8 +657,14 @@ def test_an_interruption_during_the_imports_leaves_no_traceback(tmp_path: Path) 
 
 
 def test_an_error_of_the_system_names_the_file_first(run: Run) -> None:
-    code, _, err = run("predict", "rnn-1x128-mnist-rows", "/nowhere.png")
-    assert (code, err) == (1, "rnnzoo: /nowhere.png: No such file or directory\n")
+    code, _, err = run("export", "rnn-1x128-mnist-rows", "--format", "onnx", "--out", "/dev/null/folder")
+    assert (code, err) == (1, "rnnzoo: /dev/null/folder: Not a directory\n")
+
+
+@pytest.mark.parametrize("file", ["nowhere.png", "/", "/dev/null/digit.png"])
+def test_a_missing_file_is_a_wrong_request(run: Run, file: str) -> None:
+    code, _, err = run("predict", "rnn-1x128-mnist-rows", file)
+    assert (code, err) == (2, f"rnnzoo: There is no file {file!r}. Check the path.\n")
 
 
 def test_a_cell_is_shown_however_it_is_written(run: Run) -> None:

@@ -178,13 +178,6 @@ def test_an_image_of_too_many_pixels_is_one_line(
     assert "image cannot be read" in err
 
 
-def test_a_file_that_cannot_be_read_is_one_line(run: Run, tmp_path: Path) -> None:
-    for path in (tmp_path / "nothing", tmp_path):
-        code, _, err = run("predict", DIGITS, str(path), "--device", "cpu")
-        assert code == 1
-        assert len(err.strip().splitlines()) == 1
-
-
 def test_a_network_without_a_task_of_the_registry_predicts_classes(run: Run, tmp_path: Path) -> None:
     build("star-1x4", inputs=2, outputs=3, device="cpu").save_pretrained(tmp_path / "mine")
     (tmp_path / "table.csv").write_text("0.5,1\n0.25,0\n")

@@ -105,6 +105,8 @@ def test_init_overwrites_nothing(run: Run, tmp_path: Path) -> None:
     code, _, err = run("init", str(tmp_path))
     assert (code, "has waves.py already" in err) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["waves.py"]
+    code, _, err = run("init", str(tmp_path / "waves.py"))
+    assert (code, "is a file, not a folder" in err) == (2, True)
 
 
 def test_a_new_zoo_needs_none_of_our_papers(new_zoo: Path) -> None:

@@ -14,8 +14,11 @@ MODEL = "gru-1x32-waves"
 def create(folder: Path) -> list[Path]:
     """Write the template's files and an empty folder cards/ to `folder`, and return the paths of the files.
 
-    Raises RequestError, before anything is written, if one of the files exists already, and OSError if writing fails.
+    Raises RequestError, before anything is written, if one of the files exists already or `folder` is a file, and OSError if
+    writing fails.
     """
+    if folder.exists() and not folder.is_dir():
+        raise RequestError(f"{folder} is a file, not a folder. Choose another name.")
     if there := [name for name in FILES if (folder / name).exists()]:
         raise RequestError(f"{folder} has {' and '.join(there)} already; nothing was written. Choose another folder.")
     (folder / "cards").mkdir(parents=True, exist_ok=True)
