@@ -87,6 +87,18 @@ def test_a_ratio_of_gradients_is_of_the_first_layer_to_the_last() -> None:
     assert compare_ends([2.0, 1.0]) == "Gradient norms: layer 1 2, last layer 1; ratio 2."
 
 
+@pytest.mark.parametrize("more", [1, 10])
+def test_a_batch_larger_than_the_data_has_all_of_them(small_zoo: Callable[..., Path], more: int) -> None:
+    small_zoo()
+    name = "rnn-1x8-mnist-rows"
+    net, data, recipe, target = subject.training_arguments(name, subject.config_of(name))
+    reference = copy.deepcopy(net)
+    larger = recipe.model_copy(update={"batch_size": len(data) + more})
+    x, y, lengths = data.batch(torch.arange(len(data)))
+    loss = F.cross_entropy(reference(x, lengths), y).item()
+    np.testing.assert_allclose(evolution(net, data, larger, target, updates=2).loss.values[0], loss, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("ratio", "words"), [(0.0, "zero"), (1.05, "about as large"), (3.21, "3.2 times larger"), (7.1e-4, "1,400 times smaller")]
 )  # fmt: skip

@@ -94,7 +94,8 @@ def evolution(
     The source is "Gating revisited", Fig. 3 (b) and (c).
 
     This changes the network. Optimizer, batch size and clipping are the recipe's; the learning rate is constant at the
-    recipe's full rate. The recipe's seed decides the order of the examples. report(updates done, all updates) is called.
+    recipe's full rate. The recipe's seed decides the order of the examples; if there are fewer than a batch, each batch has all
+    of them. report(updates done, all updates) is called.
 
     norm: (layer, update), gradient norms as in `gradients`, before clipping. loss: (update,), the mean loss of the batch.
     """
@@ -107,7 +108,7 @@ def evolution(
         norms.append([_norm([p.grad for p in layer.parameters() if p.grad is not None]) for layer in network.layers])
 
     for i in range(updates):
-        start = i * recipe.batch_size % (len(data) - recipe.batch_size + 1)
+        start = i * recipe.batch_size % max(1, len(data) - recipe.batch_size + 1)
         batch = data.batch(order[start : start + recipe.batch_size], network.device)
         update = updater.update(*batch, before_clipping=record_norms)
         losses.append(float(update.loss / update.targets))
