@@ -442,9 +442,10 @@ def test_the_hub_has_it_as_parquet(folder, tmp_path, monkeypatch, given):
 def test_a_batch_is_made_of_the_asked_examples(folder):
     write(folder, "plain")
     split = small().split("train")
-    x, y, _ = split.batch(torch.tensor([5, 0, 0]), CPU)
-    assert torch.equal(x.squeeze(2), PIXELS[HELD:].flatten(1)[[5, 0, 0]].float() / 255)
-    assert y.tolist() == [DIGITS[HELD + 5], DIGITS[HELD], DIGITS[HELD]]
+    for indices in (torch.tensor([5, 0, 0]), [5, 0, 0], (5, 0, 0)):
+        x, y, _ = split.batch(indices, CPU)
+        assert torch.equal(x.squeeze(2), PIXELS[HELD:].flatten(1)[[5, 0, 0]].float() / 255)
+        assert y.tolist() == [DIGITS[HELD + 5], DIGITS[HELD], DIGITS[HELD]]
     assert split.raw.dtype == torch.uint8
 
 

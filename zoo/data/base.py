@@ -86,12 +86,13 @@ class Split:
         return torch.arange(batch_size * length).reshape(batch_size, length).T.flatten()
 
     def batch(
-        self, indices: Tensor, device: torch.device | str = "cpu", augment: Augmentation | None = None
+        self, indices: Tensor | Sequence[int], device: torch.device | str = "cpu", augment: Augmentation | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return (x, y, lengths) of the examples at `indices`, (batch,), on `device`.
 
         augment: random augmentation of images, redrawn at every call. Raises RequestError if the examples are not images.
         """
+        indices = torch.as_tensor(indices)  # a tuple would be one index of several dimensions
         lengths = None if self.lengths is None else self.lengths[indices].to(device)
         raw, y = self.raw[indices], self.targets[indices]
         if lengths is not None:  # cut to the longest of the batch
