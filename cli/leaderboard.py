@@ -1,5 +1,6 @@
 """`rnnzoo leaderboard`: ranks the cells that were trained by one protocol."""
 
+from itertools import groupby
 from typing import Annotated
 
 from typer import Option
@@ -13,22 +14,38 @@ from .output import columns, emit, say
 
 def leaderboard(
     task: Annotated[str | None, Option(help="Only this task.")] = None,
+    cell: Annotated[str | None, Option(help="Only this cell, with its rank on each task.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Rank the cells that were trained by one protocol: equal parameters, updates, optimizer, seeds and splits."""
     every = rows.read()
-    tasks = dict.fromkeys(row.task for row in every)
-    if task is not None:
-        check_name("ranked task", task, tasks)
-    shown = [row for row in every if task in (None, row.task)]
-    header = ("TASK", "CELL", "UNITS", "PARAMETERS", "METRIC", "FIGURE", "RATE", "UPDATES", "SECONDS", "US PER STEP")
+    for kind, asked in (("task", task), ("cell", cell)):
+        if asked is not None:
+            check_name(f"ranked {kind}", asked, dict.fromkeys(getattr(row, kind) for row in every))
+    ranked = [
+        (place, row) for _, group in groupby(every, key=lambda row: row.task) for place, row in enumerate(group, 1)
+    ]
+    shown = [(place, row) for place, row in ranked if task in (None, row.task) and cell in (None, row.cell)]
+    header = (
+        "TASK",
+        "#",
+        "CELL",
+        "UNITS",
+        "PARAMETERS",
+        "METRIC",
+        "FIGURE",
+        "RATE",
+        "UPDATES",
+        "SECONDS",
+        "US PER STEP",
+    )
     table = [
         (
-            row.task, row.cell, row.units, f"{row.parameters:,}", row.measure.title, row.text, row.rate, f"{row.updates:,}",
+            row.task, place, row.cell, row.units, f"{row.parameters:,}", row.measure.title, row.text, row.rate, f"{row.updates:,}",
             row.seconds, row.step_us,
         )
-        for row in shown
+        for place, row in shown
     ]  # fmt: skip
-    emit([row.model_dump(mode="json") for row in shown], as_json, columns(header, table))
+    emit([{"place": place, **row.model_dump(mode="json")} for place, row in shown], as_json, columns(header, table))
     if not every:
         say("No cell has been measured yet. To measure, run in a checkout: python -m benchmarks.leaderboard")

@@ -131,6 +131,13 @@ def test_rows_are_ranked_stored_and_shown(small_zoo: Callable[..., Path], run: R
     assert [row.cell for row in leaderboard.read()] == ["gru", "rnn", "lstm", "rnn"]
     shown = json.loads(run("leaderboard", "--task", "mnist-rows", "--json")[1])
     assert [row["cell"] for row in shown] == ["gru", "rnn", "lstm"]
+    shown = json.loads(run("leaderboard", "--cell", "rnn", "--json")[1])
+    assert [(row["task"], row["place"], row["cell"]) for row in shown] == [
+        ("mnist-rows", 2, "rnn"),
+        ("parity", 1, "rnn"),
+    ]
+    assert run("leaderboard", "--cell", "gru")[1].splitlines()[1].split()[:3] == ["mnist-rows", "1", "gru"]
+    assert run("leaderboard", "--cell", "star")[0] == 2
     code, _, err = run("leaderboard", "--task", "mnist-row")
     assert (code, "Did you mean mnist-rows?" in err) == (2, True)
     paths.path("cards", "leaderboard.json").write_text("[{}]")
