@@ -30,8 +30,9 @@ def page() -> str:
         "Networks with the same number of parameters, trained alike: the protocol below says what is equal. Each cell "
         "is initialised as in its paper, with its default options except for those below. The learning rate is the best of three for the first seed, by "
         "the validation loss; the figure is the mean and the standard deviation of the test metric over the seeds. The "
-        "budget is small, so the tables say which cells learn fast, not what they reach in the end. Cells whose state is a "
-        "matrix are left out, and those that the protocol names. `rnnzoo leaderboard` prints these rows, and `python -m benchmarks.leaderboard --task TASK "
+        "budget is small, so the tables say which cells learn fast, not what they reach in the end. Cells stand alone, without the "
+        "blocks of feed-forward layers in which papers use linear recurrences; without these, `lru`, `s4d` and `s5` are linear "
+        "maps of the sequence. Cells whose state is a matrix are left out, and those that the protocol names. `rnnzoo leaderboard` prints these rows, and `python -m benchmarks.leaderboard --task TASK "
         "--cell CELL` reproduces one row. Seconds are wall-clock time, on cores that other work may have shared; "
         "microseconds are CPU time.",
         f"```yaml\n{protocol}```",
