@@ -1,22 +1,26 @@
 """Train every cell by one protocol, benchmarks/protocol.yaml, and record its figures in cards/leaderboard.json.
 
-`python -m benchmarks.leaderboard [--task T...] [--cell C...] [--runs DIR]` trains, for each task and cell, the first seed at
+`python -m benchmarks.leaderboard [--task T...] [--cell C...] [--runs DIR] [--jobs N] [--ray ADDRESS]` trains, for each task and cell, the first seed at
 each learning rate and the other seeds at the best rate, and measures all seeds on the test set. Finished runs stay in DIR, so
-the same command continues after an interruption. A cell that diverges gets a row, too. Steps are timed in processor time, so
+the same command continues after an interruption. With --jobs or --ray, cells are measured at once, each in a process, here or on
+a Ray cluster whose machines share this checkout and DIR. A cell that diverges gets a row, too. Steps are timed in processor time, so
 that other load on the machine matters little. `rnnzoo leaderboard` and docs/leaderboard.md show the rows.
 """
 
 import argparse
 import math
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import Field
 
-from cli.output import say
+from cli.output import board, say
 from zoo import load, registry
 from zoo.cells import CELLS, cell_class, cell_row
 from zoo.cells.matrix import MatrixRecurrence
@@ -31,6 +35,7 @@ from zoo.networks.recurrent import RecurrentNetwork
 from zoo.registry import Entry, yaml
 from zoo.registry.metrics import TARGETS
 from zoo.registry.schema import Config, Embedding, Model, Optimizer, Recipe, Schedule, Seq, Spec
+from zoo.training import jobs
 from zoo.training.evaluation import evaluate
 from zoo.training.trainer import train
 from zoo.utils import provenance
@@ -244,18 +249,48 @@ def main() -> None:
     parser.add_argument("--task", nargs="*", choices=list(protocol.tasks), default=[], help="default: all")
     parser.add_argument("--cell", nargs="*", default=[], help="default: all that have no row yet")
     parser.add_argument("--runs", type=Path, default=Path("runs/leaderboard"), help="folder of the training runs")
+    parser.add_argument("--jobs", type=int, default=1, help="cells to measure at once (default: 1; with --ray, all)")
+    parser.add_argument("--ray", help="Ray cluster: its address, `auto`, or `local` to start one")
     chosen = parser.parse_args()
+    pairs = unmeasured(protocol, chosen.task, chosen.cell)
+    if chosen.ray is not None or chosen.jobs > 1:
+        at_once(list(pairs), chosen.runs.absolute(), chosen.jobs, chosen.ray)
+        return
     torch.set_num_threads(1)
-    for task in chosen.task or protocol.tasks:
-        done = {row.cell for row in leaderboard.read() if row.task == task}
-        for cell in chosen.cell or [cell for cell in ranked_cells() if cell not in done]:
-            try:
-                row = measure(protocol, cell, task, chosen.runs)
-            except ZooError as error:
-                say(f"{task}, {cell}: {error}")
-                continue
-            leaderboard.record(row)
-            say(f"{task}, {cell}: {row.text}")
+    for task, cell in pairs:
+        try:
+            row = measure(protocol, cell, task, chosen.runs)
+        except ZooError as error:
+            say(f"{task}, {cell}: {error}")
+            continue
+        leaderboard.record(row)
+        say(f"{task}, {cell}: {row.text}")
+
+
+def unmeasured(protocol: Protocol, tasks: Sequence[str], cells: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield (task, cell) for each of `tasks` (default: all) and of `cells` (default: those without a row on the task)."""
+    for task, cell in product(tasks or protocol.tasks, cells or ranked_cells()):
+        # asked anew each time: another process may have measured the cell meanwhile
+        if cells or (task, cell) not in {(row.task, row.cell) for row in leaderboard.read()}:
+            yield task, cell
+
+
+def at_once(pairs: Sequence[tuple[str, str]], runs: Path, count: int, ray: str | None) -> None:
+    """Measure each (task, cell) of `pairs` in a process of its own: `count` of them at a time here, or on a Ray cluster."""
+    home = str(FILE.parents[1])
+    environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([home, os.environ.get("PYTHONPATH", "")])}
+    work = [
+        jobs.TrainingJob(
+            f"{task}/{cell}", runs / task / cell, ("--task", task, "--cell", cell, "--runs", str(runs)), environment,
+            module="benchmarks.leaderboard",
+        )
+        for task, cell in pairs
+    ]  # fmt: skip
+    workers: AbstractContextManager[jobs.LocalProcesses | jobs.RayTasks] = nullcontext(jobs.LocalProcesses(count))
+    if ray is not None:
+        workers = jobs.ray_tasks(ray, count if count > 1 else None, threads=1, gpus=0)
+    with board("leaderboard") as show, workers as started:
+        jobs.run(work, started, lambda states: show({name: (at.phase, at.text) for name, at in states.items()}))
 
 
 if __name__ == "__main__":

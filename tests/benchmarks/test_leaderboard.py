@@ -112,6 +112,36 @@ def test_a_cell_that_diverges_is_a_row(small_zoo: Callable[..., Path], tmp_path:
     assert (row.rate, row.values, row.text) == (None, (), "diverged")
 
 
+def test_cells_are_measured_at_once_each_in_a_process(
+    small_zoo: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small_zoo()
+    runs = tmp_path / "runs"
+    command = ["leaderboard", "--task", "mnist-rows", "parity", "--cell", "no-cell", "--runs", str(runs), "--jobs", "2"]
+    monkeypatch.setattr("sys.argv", command)
+    program.main()
+    for task in ("mnist-rows", "parity"):
+        command, *_, fault = (runs / task / "no-cell" / "train.log").read_text().splitlines()
+        assert command == f"$ python -m benchmarks.leaderboard --task {task} --cell no-cell --runs {runs}"
+        assert fault.startswith(f"{task}, no-cell: No cell is called 'no-cell'")
+    assert "parity/no-cell: done" in capsys.readouterr().err
+
+
+def test_a_cell_that_another_process_measured_is_not_measured_again(small_zoo: Callable[..., Path]) -> None:
+    small_zoo()
+    pairs = program.unmeasured(small(), (), ())
+    first, second, third = program.ranked_cells()[:3]
+    assert next(pairs) == ("mnist-rows", first)
+    leaderboard.record(
+        leaderboard.Row(
+            cell=second, task="mnist-rows", units=8, parameters=600, rates={}, metric="accuracy", updates=8, cpu="cpu",
+            date="2026-01-01", command="c",
+        )
+    )  # fmt: skip
+    assert next(pairs) == ("mnist-rows", third)
+    assert list(program.unmeasured(small(), ["parity"], [second])) == [("parity", second)]
+
+
 def test_rows_are_ranked_stored_and_shown(small_zoo: Callable[..., Path], run: Run) -> None:
     small_zoo()
     assert run("leaderboard")[:2] == (0, run("leaderboard")[1])

@@ -41,7 +41,7 @@ Phase = Literal["waiting", "running", "done", "skipped", "failed", "stopped"]
 class TrainingJob:
     """The command `rnnzoo ARGUMENTS`, which trains the run `name` in `folder`, an absolute path.
 
-    environment: variables to set in addition to those of the process that starts the job.
+    module: the program, which Python runs in place of rnnzoo's own. environment: variables to set in addition to those of the process that starts the job.
     host: the machine on which the job was requested.
     """
 
@@ -49,6 +49,7 @@ class TrainingJob:
     folder: Path
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
+    module: str = "rnnzoo_cli"
     host: str = socket.gethostname()
 
     @property
@@ -80,10 +81,11 @@ class LocalProcesses:
 
     def start(self, job: TrainingJob) -> None:
         with job.log.open("ab") as log:
-            log.write(f"$ {shlex.join(['rnnzoo', *job.arguments])}\n".encode())
+            program = ("rnnzoo",) if job.module == "rnnzoo_cli" else ("python", "-m", job.module)
+            log.write(f"$ {shlex.join([*program, *job.arguments])}\n".encode())
             log.flush()
             process = subprocess.Popen(
-                [sys.executable, "-m", "rnnzoo_cli", *job.arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                [sys.executable, "-m", job.module, *job.arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env={**os.environ, **job.environment}, preexec_fn=_prepare_signals,
                 start_new_session=True,  # else the job would get Ctrl-C twice, from the terminal and from `stop`
             )  # fmt: skip
