@@ -47,7 +47,7 @@ def generate(
     if generation.writes(network):
         if out is not None:
             raise RequestError("--out is for music; text goes to the terminal. Leave it out.")
-        parts = generation.stream_text(network, prompt, length or 500, temperature, top_k, seed)
+        parts = generation.stream_text(network, prompt, length or generation.CHARACTERS, temperature, top_k, seed)
         if as_json:
             emit({"name": name, "seed": seed, "prompt": prompt, "text": "".join(parts)}, as_json, "")
         else:
@@ -58,7 +58,7 @@ def generate(
         raise RequestError(f"--out must end in .mid or .midi, but is {path}.")
     with progress(f"generate {name}") as bar:
         roll = cast("Tensor", generation.generate(
-            network, prompt=prompt, length=length or 64, temperature=temperature, top_k=top_k, seed=seed, report=bar
+            network, prompt=prompt, length=length, temperature=temperature, top_k=top_k, seed=seed, report=bar
         ))  # fmt: skip
     files.atomic_write(path, midi.midi(roll))
     written = [path]

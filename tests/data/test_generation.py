@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from zoo import build, generate, load, registry
+from zoo.data import generation
 from zoo.data.generation import chords, plays
 from zoo.data.midi import midi
 from zoo.data.music import Music
@@ -173,3 +174,10 @@ def test_a_key_that_is_as_likely_as_not_does_not_sound():
     for parameter in network.head.parameters():
         parameter.data.zero_()
     assert generate(network, length=2, temperature=0).sum() == 0
+
+
+def test_the_command_and_the_function_generate_as_much_by_default(network, run) -> None:
+    assert len(generate(network)) == generation.FRAMES
+    options = run("generate", "--help")[1]
+    assert f"(default: {generation.CHARACTERS})" in options
+    assert f"(default: {generation.FRAMES})" in options

@@ -23,20 +23,24 @@ SOUNDS = "|"
 SILENCE = "\n"
 """The prompt of a network of text if none is given."""
 
+CHARACTERS, FRAMES = 500, 64
+"""How many characters (or bytes, or words) of text, or frames of music, are drawn by default."""
+
 T = TypeVar("T")
 Draw = Callable[[Tensor], Tensor]
 """Draws the next input, (*input), from the logits of a step, (outputs,)."""
 
 
 def generate(
-    network: Network | str | os.PathLike[str], *, prompt: str = "", length: int = 64, temperature: float = 1.0,
+    network: Network | str | os.PathLike[str], *, prompt: str = "", length: int | None = None, temperature: float = 1.0,
     top_k: int | None = None, seed: int = 0, report: Callable[[int, int], None] = lambda done, n: None,
 ) -> Tensor | str:  # fmt: skip
     """Return a prompt with its continuation by a network: a text (str), or a piano roll (Tensor).
 
     network: a network of text or of music, or a name or path, which `load` then loads on the CPU.
     prompt: text; or names of piano keys such as "C3 E4 G4", frames separated by "|".
-    length: number of characters, bytes, words or frames to draw. In a frame, each key is drawn independently.
+    length: number of characters, bytes, words or frames to draw (default: 500, or 64 frames). In a frame, each key is drawn
+    independently.
     temperature: divides the logits; a lower one favours what is more probable. At 0, nothing is drawn at random: the next
     is the most probable character, or every key that is more probable than 1/2.
     top_k: draw only from the k most probable characters or keys.
@@ -47,8 +51,10 @@ def generate(
     """
     text_of("The prompt", prompt)
     network = unwrapped(network)
-    length, temperature, top_k, seed = map(plain, (length, temperature, top_k, seed))
     loaded = network if isinstance(network, Network) else loading.load(network, device="cpu")
+    if length is None:
+        length = CHARACTERS if writes(loaded) else FRAMES
+    length, temperature, top_k, seed = map(plain, (length, temperature, top_k, seed))
 
     def reported(steps: Iterator[T]) -> Iterator[T]:
         for done, step in enumerate(steps, 1):
@@ -75,7 +81,7 @@ def plays(config: Config) -> bool:
 def stream_text(
     network: Network,
     prompt: str = "",
-    length: int = 64,
+    length: int = CHARACTERS,
     temperature: float = 1.0,
     top_k: int | None = None,
     seed: int = 0,
