@@ -27,15 +27,12 @@ def page() -> str:
     settings = yaml.safe_load(protocol)
     parts = [
         "# One protocol for every cell",
-        "Networks with the same number of parameters, trained alike: the protocol below says what is equal. Each cell "
-        "is initialised as in its paper, with its default options except for those below. The learning rate is the best of three for the first seed, by "
-        "the validation loss; the figure is the mean and the standard deviation of the test metric over the seeds. The "
-        "budget is small, so the tables say which cells learn fast, not what they reach in the end. Cells stand alone, without the "
-        "blocks of feed-forward layers in which papers use linear recurrences; without these, `lru`, `s4d` and `s5` are linear "
-        "maps of the sequence. Cells whose state is a matrix are left out, and those that the protocol names. `rnnzoo leaderboard` prints these rows, and `python -m benchmarks.leaderboard --task TASK "
-        "--cell CELL` reproduces one row. Seconds are wall-clock time, on cores that other work may have shared; "
-        "microseconds are CPU time.",
-        f"```yaml\n{protocol}```",
+        "Networks with the same number of parameters, trained alike by [one protocol](#the-protocol). A figure is the mean and the "
+        "standard deviation of the test metric over the seeds, at the best of three learning rates. The budget is small, so the "
+        "tables say which cells learn fast, not what they reach in the end. `rnnzoo leaderboard` prints these rows.",
+        "Each cell is initialised as in its paper, with its default options except for those of the protocol. Cells stand alone, "
+        "without the blocks of feed-forward layers in which papers use linear recurrences; without these, `lru`, `s4d` and `s5` "
+        "are linear maps of the sequence. Cells whose state is a matrix are left out, and those that the protocol names.",
     ]
     header = ("#", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs per step")
     ranked = {task: list(group) for task, group in groupby(leaderboard.read(), key=lambda row: row.task)}
@@ -55,6 +52,13 @@ def page() -> str:
             f"## {capitalised(title)} (`{task}`)\n\n{capitalised(first.measure.title)}, {order} is better; "
             f"{layers}; {first.updates:,} updates; {counted(len(rows), 'cell')}; {', '.join(sorted({row.cpu for row in rows}))}, one thread.\n\n{markdown(header, table)}"
         )
+    parts += [
+        "## The protocol",
+        "The learning rate is the one with the lowest validation loss for the first seed. Seconds are wall-clock time, on cores "
+        "that other work may have shared; microseconds are CPU time. `python -m benchmarks.leaderboard --task TASK --cell CELL` "
+        "reproduces one row.",
+        f"```yaml\n{protocol}```",
+    ]
     return "\n\n".join(parts) + "\n"
 
 

@@ -22,21 +22,27 @@ definition."""
 
 def page() -> str:
     """Return the text of docs/tasks.md."""
-    known, rows = load_registry(), []
+    known, tasks, used = load_registry(), [], dict[str, Task]()
     for name, task in known.all_tasks.items():
-        data = known.datasets[task.dataset]
+        tasks.append((f"`{name}`", task.title, task.example_text, task.output_text, f"`{task.dataset}`"))
+        used.setdefault(task.dataset, task)
+    rows = []
+    for key, task in used.items():
+        data = known.datasets[key]
         title = f"{data.title}{f', standing in for {data.proxy_for}' if data.proxy_for else ''}"
         source = "not available: reported figures only" if task.absent else _origin(data)
-        licence, test = data.license, test_data(task, data)
-        rows.append((f"`{name}`", task.title, task.example_text, task.output_text, title, licence, source, test))
-    header = ("name", "task", "input", "output", "data", "licence", "source", "test data")
+        rows.append((f"`{key}`", title, data.license, source, test_data(task, data)))
     parts = [
         "# Tasks",
-        "In a model's name, the task follows the number of units. Some data are generated. All other data are read from a folder "
-        "below `$RNNZOO_DATA` (default: `~/.cache/rnnzoo`), and each file is checked against its sha256 in `cards/lock.json`. "
-        "In the column of outputs, *last*, *mean* and *every* say what the head reads: the last state, the mean of the states "
-        "over time, or the state of every step. The last column says whether the test data come with the package.",
-        markdown(header, rows),
+        "In a model's name, the task follows the number of units. In the column of outputs, *last*, *mean* and *every* say what "
+        "the head reads: the last state, the mean of the states over time, or the state of every step. [Where the data come "
+        "from](#data) stands below.",
+        markdown(("name", "task", "input", "output", "data"), tasks),
+        "## Data",
+        "Some data are generated. All other data are read from a folder below `$RNNZOO_DATA` (default: `~/.cache/rnnzoo`), and "
+        "each file is checked against its sha256 in `cards/lock.json`. The last column says whether the test data come with the "
+        "package.",
+        markdown(("name", "data", "licence", "source", "test data"), rows),
     ]
     forecasts = {name: task for name, task in known.all_tasks.items() if task.horizons}
     if forecasts:
