@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import ValidationError
@@ -68,6 +69,11 @@ class Network(PretrainedMixin):
     """The vectors of tokens; None if the network reads numbers."""
     width: int
     """Number of channels in the top layer's output."""
+    if TYPE_CHECKING:  # `load` and `build` return a Network; a type checker has to accept what its subclasses have more
+
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def __init__(self, config: Config):
         """Register nothing but the config. Raises RequestError outside of `build` and `load`, which set the values."""

@@ -26,7 +26,7 @@ def page() -> str:
     protocol = paths.path(*PROTOCOL).read_text(encoding="utf-8")
     settings = yaml.safe_load(protocol)
     parts = [
-        "# One protocol for every cell",
+        "# Leaderboard: every cell under one protocol",
         "Networks with the same number of parameters, trained alike by [one protocol](#the-protocol). A figure is the mean and the "
         "standard deviation of the test metric over the seeds, at the best of three learning rates. The budget is small, so the "
         "tables say which cells learn fast, not what they reach in the end. `rnnzoo leaderboard` prints these rows.",
