@@ -10,8 +10,9 @@ that other load on the machine matters little. `rnnzoo leaderboard` and docs/lea
 import argparse
 import math
 import os
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from pathlib import Path
@@ -254,17 +255,11 @@ def main() -> None:
     chosen = parser.parse_args()
     pairs = unmeasured(protocol, chosen.task, chosen.cell)
     if chosen.ray is not None or chosen.jobs > 1:
-        at_once(list(pairs), chosen.runs.absolute(), chosen.jobs, chosen.ray)
-        return
-    torch.set_num_threads(1)
-    for task, cell in pairs:
-        try:
-            row = measure(protocol, cell, task, chosen.runs)
-        except ZooError as error:
-            say(f"{task}, {cell}: {error}")
-            continue
-        leaderboard.record(row)
-        say(f"{task}, {cell}: {row.text}")
+        failed = at_once(pairs, chosen.runs.absolute(), chosen.jobs, chosen.ray)
+    else:
+        failed = one_by_one(pairs, protocol, chosen.runs)
+    if failed:
+        raise TrainingError(f"These could not be measured, for the reasons above: {', '.join(failed)}.")
 
 
 def unmeasured(protocol: Protocol, tasks: Sequence[str], cells: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -275,8 +270,27 @@ def unmeasured(protocol: Protocol, tasks: Sequence[str], cells: Sequence[str]) -
             yield task, cell
 
 
-def at_once(pairs: Sequence[tuple[str, str]], runs: Path, count: int, ray: str | None) -> None:
-    """Measure each (task, cell) of `pairs` in a process of its own: `count` of them at a time here, or on a Ray cluster."""
+def one_by_one(pairs: Iterable[tuple[str, str]], protocol: Protocol, runs: Path) -> list[str]:
+    """Measure each (task, cell) of `pairs` in this process, and return those that failed, as TASK/CELL."""
+    torch.set_num_threads(1)
+    failed = []
+    for task, cell in pairs:
+        try:
+            row = measure(protocol, cell, task, runs)
+        except ZooError as error:
+            say(f"{task}, {cell}: {error}")
+            failed.append(f"{task}/{cell}")
+            continue
+        leaderboard.record(row)
+        say(f"{task}, {cell}: {row.text}")
+    return failed
+
+
+def at_once(pairs: Iterable[tuple[str, str]], runs: Path, count: int, ray: str | None) -> list[str]:
+    """Measure each (task, cell) of `pairs` in a process of its own: `count` of them at a time here, or on a Ray cluster.
+
+    Return those that failed, as TASK/CELL. Raises KeyboardInterrupt if a process was stopped.
+    """
     home = str(FILE.parents[1])
     environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([home, os.environ.get("PYTHONPATH", "")])}
     work = [
@@ -290,8 +304,15 @@ def at_once(pairs: Sequence[tuple[str, str]], runs: Path, count: int, ray: str |
     if ray is not None:
         workers = jobs.ray_tasks(ray, count if count > 1 else None, threads=1, gpus=0)
     with board("leaderboard") as show, workers as started:
-        jobs.run(work, started, lambda states: show({name: (at.phase, at.text) for name, at in states.items()}))
+        states = jobs.run(work, started, lambda each: show({name: (at.phase, at.text) for name, at in each.items()}))
+    if any(at.phase == "stopped" for at in states.values()):
+        raise KeyboardInterrupt
+    return [name for name, at in states.items() if at.phase == "failed"]
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ZooError as error:
+        say(str(error))
+        sys.exit(error.exit_code)

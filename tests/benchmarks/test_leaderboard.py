@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import leaderboard as program
 from zoo.checkpoints import leaderboard
-from zoo.errors import RegistryError, RequestError
+from zoo.errors import RegistryError, RequestError, TrainingError
 from zoo.networks.recurrent import RecurrentNetwork
 from zoo.publishing import leaderboard_page
 from zoo.registry.schema import Schedule
@@ -119,12 +119,13 @@ def test_cells_are_measured_at_once_each_in_a_process(
     runs = tmp_path / "runs"
     command = ["leaderboard", "--task", "mnist-rows", "parity", "--cell", "no-cell", "--runs", str(runs), "--jobs", "2"]
     monkeypatch.setattr("sys.argv", command)
-    program.main()
+    with pytest.raises(TrainingError, match="mnist-rows/no-cell, parity/no-cell"):
+        program.main()
     for task in ("mnist-rows", "parity"):
-        command, *_, fault = (runs / task / "no-cell" / "train.log").read_text().splitlines()
+        command, fault, *_ = (runs / task / "no-cell" / "train.log").read_text().splitlines()
         assert command == f"$ python -m benchmarks.leaderboard --task {task} --cell no-cell --runs {runs}"
         assert fault.startswith(f"{task}, no-cell: No cell is called 'no-cell'")
-    assert "parity/no-cell: done" in capsys.readouterr().err
+    assert "parity/no-cell: failed" in capsys.readouterr().err
 
 
 def test_a_cell_that_another_process_measured_is_not_measured_again(small_zoo: Callable[..., Path]) -> None:
