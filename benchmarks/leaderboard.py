@@ -291,8 +291,8 @@ def at_once(pairs: Iterable[tuple[str, str]], runs: Path, count: int, ray: str |
 
     Return those that failed, as TASK/CELL. Raises KeyboardInterrupt if a process was stopped.
     """
-    home = str(FILE.parents[1])
-    environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([home, os.environ.get("PYTHONPATH", "")])}
+    path = os.pathsep.join(filter(None, [str(FILE.parents[1]), os.environ.get("PYTHONPATH")]))
+    environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     work = [
         jobs.TrainingJob(
             f"{task}/{cell}", runs / task / cell, ("--task", task, "--cell", cell, "--runs", str(runs)), environment,

@@ -27,18 +27,8 @@ def leaderboard(
     ]
     shown = [(place, row) for place, row in ranked if task in (None, row.task) and cell in (None, row.cell)]
     header = (
-        "TASK",
-        "#",
-        "CELL",
-        "UNITS",
-        "PARAMETERS",
-        "METRIC",
-        "FIGURE",
-        "RATE",
-        "UPDATES",
-        "SECONDS",
-        "US PER STEP",
-    )
+        "TASK", "#", "CELL", "UNITS", "PARAMETERS", "METRIC", "FIGURE", "RATE", "UPDATES", "SECONDS", "US PER STEP",
+    )  # fmt: skip
     table = [
         (
             row.task, place, row.cell, row.units, f"{row.parameters:,}", row.measure.title, row.text, row.rate, f"{row.updates:,}",

@@ -123,7 +123,7 @@ def convert(file: str, folder: Path) -> Path:
         raise DataError(f"{folder} has no {dataset.originals}. Give it a copy of {dataset.url}.")
     content = io.BytesIO()
     try:
-        numpy.savez_compressed(content, allow_pickle=False, **CONVERTERS[paths[0].suffix](paths))
+        numpy.savez_compressed(content, **CONVERTERS[paths[0].suffix](paths))
     except (ValueError, KeyError, EOFError, wave.Error) as error:
         raise DataError(f"{folder / dataset.originals}: not the published files ({error}). Copy them again.") from error
     if not is_locked(dataset, file, hashlib.sha256(content.getvalue()).hexdigest()):
