@@ -22,10 +22,9 @@ def leaderboard(
     for kind, asked in (("task", task), ("cell", cell)):
         if asked is not None:
             check_name(f"ranked {kind}", asked, dict.fromkeys(getattr(row, kind) for row in every))
-    ranked = [
-        (place, row) for _, group in groupby(every, key=lambda row: row.task) for place, row in enumerate(group, 1)
-    ]
-    shown = [(place, row) for place, row in ranked if task in (None, row.task) and cell in (None, row.cell)]
+    ranked = (list(group) for _, group in groupby(every, key=lambda row: row.task))
+    placed = [each for group in ranked for each in zip(rows.places(group), group, strict=True)]
+    shown = [(place, row) for place, row in placed if task in (None, row.task) and cell in (None, row.cell)]
     header = (
         "TASK", "#", "CELL", "UNITS", "PARAMETERS", "METRIC", "FIGURE", "RATE", "UPDATES", "SECONDS", "US PER STEP",
     )  # fmt: skip

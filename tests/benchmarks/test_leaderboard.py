@@ -176,6 +176,21 @@ def test_rows_are_ranked_stored_and_shown(small_zoo: Callable[..., Path], run: R
         leaderboard.read()
 
 
+def test_equal_figures_and_all_at_chance_share_a_place() -> None:
+    fields = {
+        "task": "parity", "units": 8, "parameters": 600, "rates": {}, "metric": "accuracy", "updates": 8, "cpu": "cpu",
+        "date": "2026-01-01", "command": "c",
+    }  # fmt: skip
+    figures = ([0.9, 1.0], [1.0, 0.9], [0.52], [0.514], [0.4], [])
+    rows = [leaderboard.Row(cell=f"cell-{i}", values=values, **fields) for i, values in enumerate(figures)]
+    assert leaderboard.places(rows) == [1, 1, 3, 4, 4, 6]
+    assert [row.at_chance for row in rows] == [False, False, False, True, True, False]
+    losses = [row.model_copy(update={"metric": "mse"}) for row in rows]
+    assert leaderboard.places(losses) == [4, 4, 3, 2, 1, 6]
+    assert not any(row.at_chance for row in losses)
+    assert leaderboard.places([]) == []
+
+
 def test_a_cells_page_says_how_it_stands() -> None:
     best, *_, last = [row.cell for row in leaderboard.read() if row.task == "mnist-rows"]
     of_rows = [
@@ -204,9 +219,12 @@ def test_the_page_ranks_every_row() -> None:
 
 
 def test_places_over_tasks_count_the_cells_that_all_tasks_have() -> None:
-    row = leaderboard.read()[0]
+    row = next(row for row in leaderboard.read() if row.metric == "mse")
     ranked = {
-        task: [row.model_copy(update={"task": task, "cell": cell}) for cell in cells.split()]
+        task: [
+            row.model_copy(update={"task": task, "cell": cell, "values": (float(place),)})
+            for place, cell in enumerate(cells.split())
+        ]
         for task, cells in (("a", "lem gru star"), ("b", "star rnn gru"))
     }
     assert leaderboard_page.over_tasks(ranked) == (

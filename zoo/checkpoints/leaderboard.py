@@ -3,14 +3,20 @@
 `python -m benchmarks.leaderboard` makes the measurements. Nothing here imports torch.
 """
 
+import math
 import statistics
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
+from ..registry import load_registry
 from ..registry.metrics import METRICS, Measure, Metric
 from ..registry.schema import Key, Seq, Spec, Text
 from .tables import Table
+
+MARGIN = 0.015
+"""A cell whose accuracy exceeds that of guessing by less than this is no better than chance."""
 
 
 class Row(Spec):
@@ -48,6 +54,14 @@ class Row(Spec):
         return statistics.fmean(self.values) if self.values else None
 
     @property
+    def at_chance(self) -> bool:
+        """True if the cell is no better than guessing one of the task's classes; False if the metric is no accuracy."""
+        task = load_registry().all_tasks.get(self.task)
+        if self.metric != "accuracy" or self.mean is None or task is None:
+            return False
+        return self.mean < 1 / task.outputs + MARGIN
+
+    @property
     def text(self) -> str:
         """The mean and standard deviation of the metric over the seeds, and how many runs diverged."""
         if not self.values:
@@ -72,3 +86,15 @@ def read() -> list[Row]:
         return row.task, mean is None, (-1 if row.measure.higher_is_better else 1) * (mean or 0.0), row.cell
 
     return sorted(_TABLE.read(), key=rank)
+
+
+def places(rows: Sequence[Row]) -> list[int]:
+    """Return the place of each row of one task among them: 1 for the best. Equal figures, and all at chance, share a place."""
+
+    def worth(row: Row) -> float:
+        if row.mean is None:
+            return -math.inf
+        return -1.0 if row.at_chance else row.measure.quality(row.mean)  # below every accuracy
+
+    worths = [worth(row) for row in rows]
+    return [1 + sum(other > mine for other in worths) for mine in worths]

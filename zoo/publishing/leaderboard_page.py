@@ -40,17 +40,22 @@ def page() -> str:
     if (shared := over_tasks(common)) is not None:
         missing = [f"`{t}` ({len(ranked.get(t, ()))})" for t in settings["tasks"] if t not in common]
         gap = f" Too few of them are measured on other tasks yet: {', '.join(missing)}." if missing else ""
-        text = f"Ranks among the cells measured on all tasks below.{gap}"
+        text = (
+            "Ranks among the cells measured on all tasks below; cells that are no better than chance share the last one."
+            + gap
+        )
         parts += ["## Over the tasks", text, shared]
     for task, rows in ranked.items():
-        table = [(str(place), *_cells(row)) for place, row in enumerate(rows, 1)]
+        table = [(str(place), *_cells(row)) for place, row in zip(leaderboard.places(rows), rows, strict=True)]
         title = tasks[task].title
         first = rows[0]
         order = "higher" if first.measure.higher_is_better else "lower"
         layers = counted(settings["tasks"][task].get("layers", settings["layers"]), "layer")
+        lost = sum(row.at_chance for row in rows)
+        cells = counted(len(rows), "cell") + (f", {lost} of them no better than chance" if lost else "")
         parts.append(
             f"## {capitalised(title)} (`{task}`)\n\n{capitalised(first.measure.title)}, {order} is better; "
-            f"{layers}; {first.updates:,} updates; {counted(len(rows), 'cell')}; {', '.join(sorted({row.cpu for row in rows}))}, one thread.\n\n{markdown(header, table)}"
+            f"{layers}; {first.updates:,} updates; {cells}; {', '.join(sorted({row.cpu for row in rows}))}, one thread.\n\n{markdown(header, table)}"
         )
     parts += [
         "## The protocol",
@@ -82,8 +87,12 @@ def over_tasks(ranked: Mapping[str, Sequence[leaderboard.Row]]) -> str | None:
     ranked: the rows of each task, the best first.
     """
     shared = set.intersection(*({row.cell for row in rows} for rows in ranked.values())) if len(ranked) > 1 else set()
-    places = {task: [row.cell for row in rows if row.cell in shared] for task, rows in ranked.items()}
-    by_cell = {cell: [order.index(cell) + 1 for order in places.values()] for cell in shared}
+    of_shared = {task: [row for row in rows if row.cell in shared] for task, rows in ranked.items()}
+    places = {
+        task: dict(zip((row.cell for row in rows), leaderboard.places(rows), strict=True))
+        for task, rows in of_shared.items()
+    }
+    by_cell = {cell: [of_task[cell] for of_task in places.values()] for cell in shared}
     ordered = sorted(by_cell.items(), key=lambda item: (statistics.fmean(item[1]), item[0]))
     table = [(f"`{cell}`", f"{statistics.fmean(each):.1f}", *map(str, each)) for cell, each in ordered]
     return markdown(("cell", "mean rank", *(f"`{task}`" for task in places)), table) if table else None
@@ -103,10 +112,11 @@ def standing(cell: str) -> list[str]:
     """
     sentences = []
     for task, group in groupby(leaderboard.read(), key=lambda row: row.task):
-        rows = {row.cell: row for row in group}
+        of_task = list(group)
+        rows = {row.cell: row for row in of_task}
         if (row := rows.get(cell)) is None:
             continue
-        place = list(rows).index(cell) + 1
+        place = leaderboard.places(of_task)[of_task.index(row)]
         other = rows.get(YARDSTICK)
         compared = f" ({YARDSTICK}: {_reached(other)})" if other is not None and cell != YARDSTICK else ""
         sentences.append(
