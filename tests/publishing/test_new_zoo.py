@@ -11,6 +11,7 @@ from small import clear_caches
 
 from zoo import registry
 from zoo.checkpoints import results
+from zoo.networks import golden
 from zoo.publishing import lattices, package
 from zoo.publishing.new_zoo import FILES, MODEL
 from zoo.registry import lock, reader
@@ -50,7 +51,9 @@ def test_the_study_of_the_page_on_training_can_be_added(new_zoo: Path) -> None:
     }
 
 
-def test_a_new_zoo_trains_releases_verifies_and_can_be_pushed(new_zoo: Path, run: Run) -> None:
+def test_a_new_zoo_trains_releases_verifies_and_can_be_pushed(
+    new_zoo: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert MODEL in run("list")[1]
     for seed in ("0", "1"):
         options = ("--device", "cpu", "--epochs", "1", "--seed", seed)
@@ -65,6 +68,11 @@ def test_a_new_zoo_trains_releases_verifies_and_can_be_pushed(new_zoo: Path, run
     assert {"README.md", "model.safetensors", "results.json", lattices.PICTURE} <= set(sent)
 
     released = {path: path.read_bytes() for path in (new_zoo / "cards").rglob("*") if path.is_file()}
+    with monkeypatch.context() as patched:
+        patched.setattr(golden, "TOLERANCE", 0.0)  # as if rounding changed the outputs
+        code, _, err = run("release", "0")
+    assert (code, "no other machine could verify these weights" in err) == (1, True)
+    assert {path: path.read_bytes() for path in released} == released
     assert run("release", "0")[0] == 0  # the same run again
     code, _, err = run("release", "1")
     assert code == 2

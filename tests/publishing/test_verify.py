@@ -12,7 +12,7 @@ from helpers import flip
 from hubs import NAME, OTHER, PINNED, REPO, ROOT, Here, Run
 from huggingface_hub import constants
 
-from zoo import load, registry
+from zoo import Architecture, Config, Interface, load, registry
 from zoo.checkpoints import results, sources, tensors
 from zoo.checkpoints.hub import digests
 from zoo.checkpoints.hub.digests import pin
@@ -125,6 +125,17 @@ def test_the_remote_check_fails_offline(here: Here, run: Run, monkeypatch: pytes
     code, out, _ = run("verify", NAME, "--remote")
     assert (code, "The Hub was not asked, because HF_HUB_OFFLINE is set" in out) == (1, True)
     assert here.hub.requests() == []
+
+
+def test_rounding_of_a_network_that_amplifies_differences() -> None:
+    interface = Interface(input=(2,), steps=300, outputs=3, readout="last")
+    network = build(
+        Config(architecture=Architecture(cell="rnn", layers=1, units=64), interface=interface), device="cpu"
+    )
+    assert golden.rounding(network) < 1e-5
+    with torch.no_grad():
+        network.get_parameter("layers.0.directions.0.cell.recurrent.weight").mul_(3)
+    assert golden.rounding(network) > 0.1
 
 
 def test_golden_outputs_hold_for_every_scan_and_refuse_other_networks(here: Here, tmp_path: Path) -> None:

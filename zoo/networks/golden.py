@@ -57,6 +57,15 @@ def example_input(network: ConfiguredModule) -> tuple[Tensor, Tensor]:
     return x, lengths
 
 
+def rounding(network: ConfiguredModule) -> float:
+    """Return how far the outputs of a network are from those of its equations in float64, relative as in `deviation`.
+
+    A network of which this exceeds TOLERANCE, because small differences grow from step to step, has no golden outputs.
+    """
+    x, lengths = example_input(network)
+    return _relative(_output(network, x, lengths), _output(exact(network), x, lengths))
+
+
 def deviation(network: ConfiguredModule, path: Path) -> tuple[float, float]:
     """Return how far a network's outputs are from the golden ones in `path`, and the tolerance.
 
@@ -77,8 +86,11 @@ def deviation(network: ConfiguredModule, path: Path) -> tuple[float, float]:
         raise CheckpointError(
             f"{path} belongs to a different network: its outputs have shape {tuple(expected.shape)}, not {tuple(output.shape)}."
         )
-    relative = (output - expected).abs().max() / expected.abs().max().clamp(min=1.0)
-    return float(relative), float(tensors["tolerance"][0])
+    return _relative(output, expected), float(tensors["tolerance"][0])
+
+
+def _relative(output: Tensor, expected: Tensor) -> float:
+    return float((output - expected).abs().max() / expected.abs().max().clamp(min=1.0))
 
 
 @torch.inference_mode()

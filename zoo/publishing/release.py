@@ -37,7 +37,7 @@ def release(folder: Path, half: bool = False) -> str:
     they were are left out: measure the rounded ones by `rnnzoo eval NAME --record`.
 
     Raises CheckpointError if the weights do not load strictly into the registry's architecture of NAME or do not fit into
-    float16, or if `folder` has no results of these weights; UnknownNameError; and RequestError if rnnzoo is an installed
+    float16, if the outputs depend on rounding, or if `folder` has no results of these weights; UnknownNameError; and RequestError if rnnzoo is an installed
     package, not a zoo's folder.
     """
     entry = _entry(folder)
@@ -50,6 +50,13 @@ def release(folder: Path, half: bool = False) -> str:
             raise CheckpointError(
                 f"{folder} has no {configs.VOCABULARY}, which the network needs to read text. Give a folder of rnnzoo train, "
                 "which writes this file."
+            )
+        off = golden.rounding(network)
+        if not off <= golden.TOLERANCE:
+            raise CheckpointError(
+                f"On random input, rounding to float32 changes the outputs of {folder} by {off:.1e} of the largest, more than "
+                f"{golden.TOLERANCE:g}, so no other machine could verify these weights. To release their figures alone: "
+                f"rnnzoo release {folder} --results"
             )
         names = [tensors.FILE, configs.FILE, *([configs.VOCABULARY] if entry.task.vocabulary else [])]
         contents = {name: (folder / name).read_bytes() for name in names}
