@@ -1,10 +1,11 @@
 """Train every cell by one protocol, benchmarks/protocol.yaml, and record its figures in cards/leaderboard.json.
 
-`python -m benchmarks.leaderboard [--task T...] [--cell C...] [--runs DIR] [--jobs N] [--ray ADDRESS]` trains, for each task and cell, the first seed at
-each learning rate and the other seeds at the best rate, and measures all seeds on the test set. Finished runs stay in DIR, so
-the same command continues after an interruption. With --jobs or --ray, cells are measured at once, each in a process, here or on
-a Ray cluster whose machines share this checkout and DIR. A cell that diverges gets a row, too. Steps are timed in processor time, so
-that other load on the machine matters little. `rnnzoo leaderboard` and docs/leaderboard.md show the rows.
+`python -m benchmarks.leaderboard [--task T...] [--cell C...] [--runs DIR] [--jobs N] [--ray ADDRESS]` trains, for each task and
+cell, the first seed at each learning rate and the other seeds at the best rate, and measures all seeds on the test set. Finished
+runs stay in DIR, so the same command continues after an interruption. With --jobs or --ray, cells are measured at once, each in
+a process, here or on a Ray cluster whose machines share this checkout and DIR. A cell that diverges gets a row, too. Steps are
+timed in processor time, so that other load on the machine matters little. `rnnzoo leaderboard` and docs/leaderboard.md show the
+rows.
 """
 
 import argparse
@@ -13,7 +14,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -250,11 +250,11 @@ def main() -> None:
     parser.add_argument("--task", nargs="*", choices=list(protocol.tasks), default=[], help="default: all")
     parser.add_argument("--cell", nargs="*", default=[], help="default: all that have no row yet")
     parser.add_argument("--runs", type=Path, default=Path("runs/leaderboard"), help="folder of the training runs")
-    parser.add_argument("--jobs", type=int, default=1, help="cells to measure at once (default: 1; with --ray, all)")
+    parser.add_argument("--jobs", type=int, help="cells to measure at once (default: 1; with --ray, all)")
     parser.add_argument("--ray", help="Ray cluster: its address, `auto`, or `local` to start one")
     chosen = parser.parse_args()
     pairs = unmeasured(protocol, chosen.task, chosen.cell)
-    if chosen.ray is not None or chosen.jobs > 1:
+    if chosen.ray is not None or chosen.jobs is not None:
         failed = at_once(pairs, chosen.runs.absolute(), chosen.jobs, chosen.ray)
     else:
         failed = one_by_one(pairs, protocol, chosen.runs)
@@ -286,7 +286,7 @@ def one_by_one(pairs: Iterable[tuple[str, str]], protocol: Protocol, runs: Path)
     return failed
 
 
-def at_once(pairs: Iterable[tuple[str, str]], runs: Path, count: int, ray: str | None) -> list[str]:
+def at_once(pairs: Iterable[tuple[str, str]], runs: Path, count: int | None, ray: str | None) -> list[str]:
     """Measure each (task, cell) of `pairs` in a process of its own: `count` of them at a time here, or on a Ray cluster.
 
     Return those that failed, as TASK/CELL. Raises KeyboardInterrupt if a process was stopped.
@@ -300,10 +300,7 @@ def at_once(pairs: Iterable[tuple[str, str]], runs: Path, count: int, ray: str |
         )
         for task, cell in pairs
     ]  # fmt: skip
-    workers: AbstractContextManager[jobs.LocalProcesses | jobs.RayTasks] = nullcontext(jobs.LocalProcesses(count))
-    if ray is not None:
-        workers = jobs.ray_tasks(ray, count if count > 1 else None, threads=1, gpus=0)
-    with board("leaderboard") as show, workers as started:
+    with board("leaderboard") as show, jobs.workers(count, ray, threads=1, gpus=0) as started:
         states = jobs.run(work, started, lambda each: show({name: (at.phase, at.text) for name, at in each.items()}))
     if any(at.phase == "stopped" for at in states.values()):
         raise KeyboardInterrupt

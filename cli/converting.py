@@ -15,7 +15,7 @@ def convert(
     as_json: AsJson = False,
 ) -> None:
     """Make a dataset's file below $RNNZOO_DATA from the files as they are published, and verify its sha256."""
-    from zoo.data.conversion import convert
+    from zoo.data import conversion
 
-    path = convert(file, folder)
+    path = conversion.convert(file, folder)
     emit({"path": str(path)}, as_json, f"Wrote {path}")

@@ -1,6 +1,5 @@
 """`rnnzoo leaderboard`: ranks the cells that were trained by one protocol."""
 
-from itertools import groupby
 from typing import Annotated
 
 from typer import Option
@@ -18,12 +17,10 @@ def leaderboard(
     as_json: AsJson = False,
 ) -> None:
     """Rank the cells that were trained by one protocol: equal parameters, updates, optimizer, seeds and splits."""
-    every = rows.read()
+    placed = [each for of_task in rows.ranked().values() for each in of_task]
     for kind, asked in (("task", task), ("cell", cell)):
         if asked is not None:
-            check_name(f"ranked {kind}", asked, dict.fromkeys(getattr(row, kind) for row in every))
-    ranked = (list(group) for _, group in groupby(every, key=lambda row: row.task))
-    placed = [each for group in ranked for each in zip(rows.places(group), group, strict=True)]
+            check_name(f"ranked {kind}", asked, dict.fromkeys(getattr(row, kind) for _, row in placed))
     shown = [(place, row) for place, row in placed if task in (None, row.task) and cell in (None, row.cell)]
     header = (
         "TASK", "#", "CELL", "UNITS", "PARAMETERS", "METRIC", "FIGURE", "RATE", "UPDATES", "SECONDS", "US PER STEP",
@@ -36,5 +33,5 @@ def leaderboard(
         for place, row in shown
     ]  # fmt: skip
     emit([{"place": place, **row.model_dump(mode="json")} for place, row in shown], as_json, columns(header, table))
-    if not every:
+    if not placed:
         say("No cell has been measured yet. To measure, run in a checkout: python -m benchmarks.leaderboard")

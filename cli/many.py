@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,11 +84,7 @@ def train(
         command = ("train", name, "--out", str(folder), *arguments)
         pending.append(jobs.TrainingJob(run, folder, command, environment))
     if pending:
-        workers: AbstractContextManager[jobs.LocalProcesses | jobs.RayTasks] = nullcontext(
-            jobs.LocalProcesses(resources.jobs or 1)
-        )
-        if resources.ray is not None:
-            workers = jobs.ray_tasks(resources.ray, resources.jobs, threads, resources.gpus)
+        workers = jobs.workers(resources.jobs, resources.ray, threads, resources.gpus)
         with board(f"train {pattern}") as show, workers as started:
             states |= jobs.run(
                 pending, started, lambda at: show({k: (s.phase, s.text) for k, s in (states | at).items()})

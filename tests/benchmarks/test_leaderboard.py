@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks import leaderboard as program
 from zoo.checkpoints import leaderboard
 from zoo.errors import RegistryError, RequestError, TrainingError
+from zoo.networks.builder import build
 from zoo.networks.recurrent import RecurrentNetwork
 from zoo.publishing import leaderboard_page
 from zoo.registry.schema import Schedule
@@ -174,6 +176,19 @@ def test_rows_are_ranked_stored_and_shown(small_zoo: Callable[..., Path], run: R
     paths.path("cards", "leaderboard.json").write_text("[{}]")
     with pytest.raises(RegistryError, match="A program writes this file"):
         leaderboard.read()
+
+
+@pytest.mark.parametrize("cell", program.ranked_cells())
+def test_the_page_names_the_cells_that_are_linear_maps(cell: str) -> None:
+    network = build(f"{cell}-1x8", inputs=4, outputs=3, device="cpu", dtype=torch.float64, seed=1).requires_grad_(False)
+    generator = torch.Generator().manual_seed(0)
+    for p in network.parameters():  # biases of zero would hide what a cell does
+        p += 0.1 * torch.randn(p.shape, generator=generator, dtype=p.dtype)
+    a, b = torch.randn(2, 2, 12, 4, generator=generator, dtype=torch.float64)
+    zero, one, two, both = (network.encode(x)[0] for x in (torch.zeros_like(a), a, b, a + b))
+    is_linear = torch.allclose(both, one + two - zero, rtol=1e-9, atol=1e-9)
+    assert is_linear == (cell in ("lru", "s4d", "s5"))
+    assert not is_linear or f"`{cell}`" in leaderboard_page.page().partition("are linear maps of the sequence")[0]
 
 
 def test_equal_figures_and_all_at_chance_share_a_place() -> None:

@@ -6,6 +6,7 @@
 import math
 import statistics
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter
@@ -98,3 +99,9 @@ def places(rows: Sequence[Row]) -> list[int]:
 
     worths = [worth(row) for row in rows]
     return [1 + sum(other > mine for other in worths) for mine in worths]
+
+
+def ranked() -> dict[str, list[tuple[int, Row]]]:
+    """Return, by task, each row with its place among the rows of the task, the best first and diverged cells last."""
+    groups = {task: list(rows) for task, rows in groupby(read(), key=lambda row: row.task)}
+    return {task: list(zip(places(rows), rows, strict=True)) for task, rows in groups.items()}

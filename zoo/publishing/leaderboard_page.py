@@ -2,7 +2,6 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 
 import yaml
 
@@ -35,7 +34,8 @@ def page() -> str:
         "are linear maps of the sequence. Cells whose state is a matrix are left out, and those that the protocol names.",
     ]
     header = ("#", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs per step")
-    ranked = {task: list(group) for task, group in groupby(leaderboard.read(), key=lambda row: row.task)}
+    placed = leaderboard.ranked()
+    ranked = {task: [row for _, row in of_task] for task, of_task in placed.items()}
     common = comparable(ranked)
     if (shared := over_tasks(common)) is not None:
         missing = [f"`{t}` ({len(ranked.get(t, ()))})" for t in settings["tasks"] if t not in common]
@@ -46,7 +46,7 @@ def page() -> str:
         )
         parts += ["## Over the tasks", text, shared]
     for task, rows in ranked.items():
-        table = [(str(place), *_cells(row)) for place, row in zip(leaderboard.places(rows), rows, strict=True)]
+        table = [(str(place), *_cells(row)) for place, row in placed[task]]
         title = tasks[task].title
         first = rows[0]
         order = "higher" if first.measure.higher_is_better else "lower"
@@ -111,12 +111,11 @@ def standing(cell: str) -> list[str]:
     The sentence has the rank of `cell` among the cells, its figure, the time of one step, and the same of the LSTM.
     """
     sentences = []
-    for task, group in groupby(leaderboard.read(), key=lambda row: row.task):
-        of_task = list(group)
-        rows = {row.cell: row for row in of_task}
+    for task, placed in leaderboard.ranked().items():
+        rows = {row.cell: row for _, row in placed}
         if (row := rows.get(cell)) is None:
             continue
-        place = leaderboard.places(of_task)[of_task.index(row)]
+        place = next(place for place, each in placed if each is row)
         other = rows.get(YARDSTICK)
         compared = f" ({YARDSTICK}: {_reached(other)})" if other is not None and cell != YARDSTICK else ""
         sentences.append(

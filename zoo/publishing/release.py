@@ -37,8 +37,8 @@ def release(folder: Path, half: bool = False) -> str:
     they were are left out: measure the rounded ones by `rnnzoo eval NAME --record`.
 
     Raises CheckpointError if the weights do not load strictly into the registry's architecture of NAME or do not fit into
-    float16, if the outputs depend on rounding, or if `folder` has no results of these weights; UnknownNameError; and RequestError if rnnzoo is an installed
-    package, not a zoo's folder.
+    float16, if the outputs depend on rounding, or if `folder` has no results of these weights; UnknownNameError; and
+    RequestError if rnnzoo is an installed package, not a zoo's folder.
     """
     entry = _entry(folder)
     home = paths.path("cards", entry.name)

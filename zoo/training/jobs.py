@@ -19,7 +19,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -41,7 +41,8 @@ Phase = Literal["waiting", "running", "done", "skipped", "failed", "stopped"]
 class TrainingJob:
     """The command `rnnzoo ARGUMENTS`, which trains the run `name` in `folder`, an absolute path.
 
-    module: the program, which Python runs in place of rnnzoo's own. environment: variables to set in addition to those of the process that starts the job.
+    environment: variables to set in addition to those of the process that starts the job.
+    module: the program that Python runs, if it is not rnnzoo's own.
     host: the machine on which the job was requested.
     """
 
@@ -198,6 +199,16 @@ def ray_tasks(address: str, slots: int | None, threads: int, gpus: float) -> Ite
             yield RayTasks(ray, slots, threads, gpus)
     finally:
         ray.shutdown()
+
+
+def workers(
+    slots: int | None, ray: str | None, threads: int, gpus: float
+) -> AbstractContextManager[LocalProcesses | RayTasks]:
+    """Return LocalProcesses or, if `ray` is the address of a cluster, RayTasks, for a `with` block. See `ray_tasks`.
+
+    slots: the number of jobs at a time; None means one here, and as many as fit the cluster on Ray.
+    """
+    return nullcontext(LocalProcesses(slots or 1)) if ray is None else ray_tasks(ray, slots, threads, gpus)
 
 
 def run(
