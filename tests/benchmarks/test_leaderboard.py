@@ -203,6 +203,10 @@ def test_equal_figures_and_all_at_chance_share_a_place() -> None:
     losses = [row.model_copy(update={"metric": "mse"}) for row in rows]
     assert leaderboard.places(losses) == [4, 4, 3, 2, 1, 6]
     assert not any(row.at_chance for row in losses)
+    figures = ([0.18, 0.14], [0.1], [0.165], [0.2], [])
+    errors = [losses[0].model_copy(update={"task": "adding-200", "values": values}) for values in figures]
+    assert [row.at_chance for row in errors] == [False, False, True, True, False]
+    assert leaderboard.places(errors) == [2, 1, 3, 3, 5]
     assert leaderboard.places([]) == []
 
 

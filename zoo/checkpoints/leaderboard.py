@@ -3,7 +3,6 @@
 `python -m benchmarks.leaderboard` makes the measurements. Nothing here imports torch.
 """
 
-import math
 import statistics
 from collections.abc import Sequence
 from itertools import groupby
@@ -17,7 +16,7 @@ from ..registry.schema import Key, Seq, Spec, Text
 from .tables import Table
 
 MARGIN = 0.015
-"""A cell whose accuracy exceeds that of guessing by less than this is no better than chance."""
+"""A cell is no better than chance if its accuracy exceeds that of guessing by less, or its error is less than this share smaller."""
 
 
 class Row(Spec):
@@ -56,11 +55,13 @@ class Row(Spec):
 
     @property
     def at_chance(self) -> bool:
-        """True if the cell is no better than guessing one of the task's classes; False if the metric is no accuracy."""
+        """True if the cell is no better than one constant answer. False if it is unknown how good such an answer is."""
         task = load_registry().all_tasks.get(self.task)
-        if self.metric != "accuracy" or self.mean is None or task is None:
+        if self.mean is None or task is None:
             return False
-        return self.mean < 1 / task.outputs + MARGIN
+        if self.metric == "accuracy":
+            return self.mean < 1 / task.outputs + MARGIN
+        return task.guess is not None and self.mean > (1 - MARGIN) * task.guess
 
     @property
     def text(self) -> str:
@@ -92,10 +93,10 @@ def read() -> list[Row]:
 def places(rows: Sequence[Row]) -> list[int]:
     """Return the place of each row of one task among them: 1 for the best. Equal figures, and all at chance, share a place."""
 
-    def worth(row: Row) -> float:
-        if row.mean is None:
-            return -math.inf
-        return -1.0 if row.at_chance else row.measure.quality(row.mean)  # below every accuracy
+    def worth(row: Row) -> tuple[bool, bool, float]:
+        if row.mean is None or row.at_chance:
+            return row.mean is not None, False, 0.0
+        return True, True, row.measure.quality(row.mean)
 
     worths = [worth(row) for row in rows]
     return [1 + sum(other > mine for other in worths) for mine in worths]

@@ -165,6 +165,7 @@ class Task(Shapes):
     persistence: Seq[
         Positive
     ] = ()  # for target `forecast`: the test error of repeating the last value, at each horizon
+    guess: Positive | None = None  # for target `value`, if known: the mean squared error of the best constant answer
     pipeline_tag: Literal[
         "image-classification", "text-classification", "text-generation", "question-answering", "other"
     ]
@@ -174,6 +175,8 @@ class Task(Shapes):
         yield from super()._problems()
         if {len(self.horizons), len(self.persistence)} != {self.outputs if self.target == "forecast" else 0}:
             yield "target 'forecast' needs 'horizons' and 'persistence', one for each output, and no other target has any"
+        if self.guess is not None and self.target != "value":
+            yield "only a task with target 'value' can have 'guess'"
         if self.classes and self.target in ("value", "forecast"):
             yield "only a task with target 'class' or 'binary' can have 'classes'"
         if self.target == "binary" and self.readout != "every":
