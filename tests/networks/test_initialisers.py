@@ -411,3 +411,10 @@ def test_convolutions_in_front_of_layers_start_as_those_of_torch() -> None:
     bound = 4**-0.5
     for weight in (convolution.weight, theirs.weight):
         assert 0.9 * bound < weight.abs().max() <= bound
+
+
+def test_gate_biases_are_told_of_cells_with_gates_only():
+    init = Init(gate_bias="chrono")
+    assert init.text("star") == "input: glorot-uniform, recurrent: orthogonal, gate bias: chrono"
+    assert init.text("rnn") == "input: glorot-uniform, recurrent: orthogonal"
+    assert init.text("mlp") == "input: glorot-uniform"

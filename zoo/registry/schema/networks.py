@@ -76,7 +76,7 @@ class Init(Spec):
     def text(self, cell: str) -> str:
         """Return the initialisation of a cell's parameters in words."""
         per_layer = {"input": ", then ".join(self.input)} if isinstance(self.input, tuple) else {}
-        gates = {} if cell in FEEDFORWARD else {"gate bias": self.gate_bias}
+        gates = {"gate bias": self.gate_bias} if "gated" in cell_row(cell).properties else {}
         return ", ".join(f"{role}: {word}" for role, word in {**self.resolved(cell), **per_layer, **gates}.items())
 
 
