@@ -19,6 +19,7 @@ from zoo.errors import RequestError, UnknownNameError
 from zoo.networks import loading
 from zoo.publishing import cards, comparison, generated, pages, plots
 from zoo.publishing.comparison import Row
+from zoo.publishing.means import means
 from zoo.publishing.starters import STARTERS
 from zoo.training.evaluation import evaluate
 from zoo.utils import paths
@@ -100,12 +101,21 @@ def test_means_over_tasks_of_one_dataset() -> None:
         replace(ROW, task=f"t{n}", table="T", reported=r, measured=m)
         for n, (r, m) in enumerate([(0.2, 0.5), (0.3, None), (0.7, 0.75)])
     ]
-    (mean,) = comparison.means([*rows, replace(ROW, table="other", reported=0.1), replace(ROW, table="T", kind="rnn")])
+    (mean,) = means([*rows, replace(ROW, table="other", reported=0.1), replace(ROW, table="T", kind="rnn")])
     assert (mean.table, mean.kind, mean.tasks, mean.measured_tasks) == ("T", "star-4x8", 3, 2)
     assert (mean.reported, mean.measured, mean.reported_there) == (pytest.approx(0.4), 0.625, pytest.approx(0.45))
-    assert comparison.means([replace(r, measured=None) for r in rows])[0].measured is None
-    assert comparison.means([*rows[:2], replace(rows[2], dataset="other")]) == []
-    found = {(m.table, m.kind): round(100 * m.reported, 2) for m in comparison.means(comparison.rows(paper="rin"))}
+    assert means([replace(r, measured=None) for r in rows])[0].measured is None
+    assert means([*rows[:2], replace(rows[2], dataset="other")]) == []
+    assert mean.over_seeds == ()
+    assert mean.measured_text == "62.50 %"
+    several = [
+        replace(r, measured=sum(v) / len(v), values=v, seeds=s, runs=len(v))
+        for r, v, s in zip(rows, [(0.5, 0.6, 0.9), (0.3, 0.1), (0.7, 0.8)], [(0, 1, 2), (1, 0), (0, 1)], strict=True)
+    ]
+    assert means(several)[0].over_seeds == pytest.approx((1.3 / 3, 1.7 / 3))  # seed 2 is of one task
+    assert means(several)[0].measured_text == "50.00 % ± 9.43 % (2 seeds)"
+    assert means([*several[:2], replace(several[2], seeds=(0,))])[0].over_seeds == ()  # whose is 0.8?
+    found = {(m.table, m.kind): round(100 * m.reported, 2) for m in means(comparison.rows(paper="rin"))}
     assert found["Table 3", "rin-1x100"] == 52.55
     assert len(found) == 5
 

@@ -49,6 +49,8 @@ class Row:
     mean plus the standard deviation above what any run can reach."""
     runs: int = 0
     """Number of runs that were measured."""
+    values: tuple[float, ...] = ()
+    """The figures of the measured runs."""
     seeds: tuple[int, ...] = ()
     """Known seeds of the measured runs; if there are none, that of the first run that diverged."""
     split: str | None = None
@@ -224,7 +226,7 @@ def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Result
     row = replace(
         row, measured=statistics.fmean(values), std=statistics.stdev(values) if len(values) > 1 else None,
         span=(min(values), max(values)) if len(values) > 1 else None, n=evaluation.n, split=evaluation.split,
-        runs=len(values), seeds=tuple(e.seed for e in evaluations if e.seed is not None),
+        runs=len(values), values=tuple(values), seeds=tuple(e.seed for e in evaluations if e.seed is not None),
         collapsed=sum(len(run.collapsed_seeds) + _collapsed(run) for run, _ in measured),
         diverged_runs=len(lost) + sum(len(run.diverged_seeds) for run, _ in measured),
     )  # fmt: skip
@@ -244,43 +246,6 @@ def _trained(row: Row, entry: registry.Entry, training: results.Training) -> Row
 
 def _collapsed(run: results.Results) -> bool:
     return run.training is not None and results.collapsed(run.training.history, run.training.recipe)
-
-
-@dataclass(frozen=True)
-class Mean:
-    """The unweighted means of one architecture's figures over the tasks of one dataset."""
-
-    table: str | None
-    kind: str
-    tasks: int
-    reported: float
-    measured: float | None
-    """Mean over the measured tasks; None if no task is measured."""
-    measured_tasks: int
-    reported_there: float | None
-    """Mean of the reported figures over the measured tasks; None if no task is measured."""
-    measure: Measure
-
-
-def means(rows: Sequence[Row]) -> list[Mean]:
-    """Return means over tasks, for each table and architecture with reported figures on at least three tasks of a dataset."""
-    groups: dict[tuple[str | None, str, str, int, int], list[Row]] = {}
-    for r in rows:
-        if r.reported is not None:
-            groups.setdefault((r.table, r.dataset, r.kind, r.layers, r.units), []).append(r)
-    averages = []
-    for (source, _, kind, layers, units), group in groups.items():
-        done = [r for r in group if r.measured is not None]
-        if len(group) >= 3:
-            name, reported = f"{kind}-{layers}x{units}", _mean([r.reported for r in group]) or 0.0
-            measured, there = _mean([r.measured for r in done]), _mean([r.reported for r in done])
-            averages.append(Mean(source, name, len(group), reported, measured, len(done), there, group[0].measure))
-    return averages
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def shorter(rows: Sequence[Row]) -> list[Row]:

@@ -9,7 +9,8 @@ from ..registry.lock import Counts
 from ..registry.metrics import METRICS
 from ..utils.text import capitalised, markdown
 from .cards import value_text
-from .comparison import Mean, Row, means, shorter
+from .comparison import Row, shorter
+from .means import Mean, means
 from .starters import STARTERS
 from .tasks_page import test_data
 
@@ -109,7 +110,7 @@ def _means_table(rows: Sequence[Mean]) -> str:
     )  # fmt: skip
     cells = [
         (str(r.table), r.kind, str(r.tasks), r.measure.text(r.reported), str(r.measured_tasks),
-         *("-" if value is None else r.measure.text(value) for value in (r.reported_there, r.measured))) for r in rows
+         "-" if r.reported_there is None else r.measure.text(r.reported_there), r.measured_text or "-") for r in rows
     ]  # fmt: skip
     return markdown(header, cells)
 
