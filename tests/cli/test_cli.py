@@ -241,7 +241,7 @@ def test_an_unusable_device_exits_with_2(run: Run, small_zoo: Zoo, tmp_path: Pat
     small_zoo()
     code, _, err = run("train", NAME, "--out", str(tmp_path / "run"), "--device", "toaster")
     assert code == 2
-    assert "'toaster' cannot be used" in err
+    assert "'toaster' cannot be used. Give cpu, cuda, cuda:1 or mps." in err
 
 
 def test_an_interrupted_run_exits_with_130_and_keeps_its_state(small_zoo: Zoo, tmp_path: Path) -> None:

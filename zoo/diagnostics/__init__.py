@@ -78,9 +78,9 @@ def recorder(name: str) -> "Recorder":
 
     Raises UnknownNameError if there is no such analysis, and RequestError if training cannot record it.
     """
-    row = analysis(name)
-    if not row.epoch:
-        recordable = ", ".join(key for key, other in ANALYSES.items() if other.epoch)
-        raise RequestError(f"The analysis {name!r} cannot be recorded while training. Choose from: {recordable}.")
-    per_epoch: Recorder = import_object(f"{row.path.partition('.')[0]}.per_epoch", __name__)
+    recordable = f"Training can record: {', '.join(key for key, row in ANALYSES.items() if row.epoch)}."
+    check_name("analysis", name, ANALYSES, recordable)
+    if not ANALYSES[name].epoch:
+        raise RequestError(f"The analysis {name!r} cannot be recorded while training. {recordable}")
+    per_epoch: Recorder = import_object(f"{ANALYSES[name].path.partition('.')[0]}.per_epoch", __name__)
     return per_epoch

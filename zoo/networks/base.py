@@ -89,9 +89,12 @@ def resolve_device(device: torch.device | str | None, meta: bool = False) -> tor
         return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     try:
         chosen = torch.device(device)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise RequestError(f"Device {shown(str(device))} cannot be used. Give cpu, cuda, cuda:1 or mps.") from error
+    try:
         if chosen.type != "meta":
             torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError, ImportError, TypeError, ValueError) as error:
+    except (RuntimeError, AssertionError, ImportError, ValueError) as error:
         raise RequestError(f"Device {shown(str(device))} cannot be used: {first_line(error)[:200]}") from error
     if chosen.type == "meta" and not meta:
         raise RequestError("Device 'meta' cannot be used: its tensors have no values. Choose another device.")
