@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from zoo import registry
-from zoo.errors import RequestError, StorageError
+from zoo.errors import CheckpointError, RequestError, StorageError
 from zoo.registry import index
 from zoo.utils.arguments import is_pattern
 
@@ -21,7 +21,7 @@ def complete_name(incomplete: str) -> list[str]:
 def expand(names: Sequence[str]) -> list[str]:
     """Return the models with weights that match the patterns in `names`, and the other `names` unchanged, each once.
 
-    Raises UnknownNameError for an unknown name and for a pattern that matches no model, RequestError for a pattern
+    Raises UnknownNameError for an unknown name and for a pattern that matches no model, CheckpointError for a pattern
     that matches only models without weights, and the errors of Reference.parse.
     """
     from zoo.checkpoints.references import Reference
@@ -31,7 +31,7 @@ def expand(names: Sequence[str]) -> list[str]:
         matches = registry.list_models(name, pretrained=True) if is_pattern(name) else [Reference.parse(name).text]
         shows = "`rnnzoo list --pretrained` shows the models with weights."
         if not matches and registry.list_models(name):
-            raise RequestError(f"No model that matches {name!r} has weights. {shows}")
+            raise CheckpointError(f"No model that matches {name!r} has weights. {shows}")
         if not matches:
             raise registry.unknown_model(name, shows)
         models += matches

@@ -132,6 +132,13 @@ def test_a_model_without_weights_says_how_to_train_it(run: Run, verb: str) -> No
     assert "rnnzoo train rnn-12x128-smnist" in err
 
 
+@pytest.mark.parametrize("verb", ["pull", "verify"])
+def test_a_pattern_of_models_without_weights_fails_as_their_names_do(run: Run, verb: str) -> None:
+    code, _, err = run(verb, "rnn-12x128-*")
+    assert (code, "No model that matches 'rnn-12x128-*' has weights" in err) == (1, True)
+    assert run(verb, "rnn-13x128-*")[0] == 2  # there are none
+
+
 @pytest.mark.parametrize("error", [
     MemoryError(), MemoryError("There is not enough memory for the C++ scan."), torch.OutOfMemoryError("CUDA out of memory."),
     RuntimeError("[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory"),
