@@ -188,6 +188,16 @@ def test_a_release_keeps_the_other_pins_and_leaves_out_what_is_not_finished(
         ("Split(waves, classes,", "Split(waves, classes[:, None],", "targets of shape (2000, 1); this task's are (n)"),
         ("Split(waves, classes,", "Split(waves.numpy(), classes,", "raw of the type ndarray; they must be a tensor"),
         ("prepare=", "lengths=torch.ones(3), prepare=", "but 3 lengths"),
+        (
+            "Split(waves,",
+            "Split(torch.cat([waves, waves], 1),",
+            "has a sequence of 100 time steps; the task's `steps`, the longest, is 50",
+        ),
+        (
+            "prepare=",
+            "lengths=torch.full((len(waves),), 70), prepare=",
+            "has a sequence of 70 time steps; the task's `steps`, the longest, is 50",
+        ),
         ("(TaskData)", "", "not a subclass of zoo.data.base.TaskData"),
         ("import hashlib", "import hashlib, pandaz", "Install what its module imports"),
         ("class Waves", "class Waving", "Correct `family` in registry.yaml"),

@@ -65,13 +65,14 @@ class Split:
         x, y, lengths = self.batch(torch.tensor([index]))
         if lengths is None:
             return x[0], y[0]
-        padding = x.new_zeros(max(0, self._longest - x.shape[1]), *x.shape[2:])
+        padding = x.new_zeros(max(0, self.longest - x.shape[1]), *x.shape[2:])
         return torch.cat([x[0], padding]), self.targets[index] if self.per_step else y[0], lengths[0]
 
     @cached_property
-    def _longest(self) -> int:
+    def longest(self) -> int:
         """Number of time steps of the longest sequence."""
-        assert self.lengths is not None
+        if self.lengths is None:
+            return self.prepare(self.raw[:1]).shape[1]
         return int(self.lengths.reshape(len(self), -1).sum(1).max())
 
     def order(self, batch_size: int, generator: torch.Generator) -> Tensor:
@@ -195,6 +196,8 @@ class TaskData(ABC):
         known = targets[~absent]
         if is_class and (known.min() < 0 or known.max() >= outputs):
             return f"has classes from {known.min()} to {known.max()}; the task has the {outputs} classes from 0"
+        if self.task.readout != "none" and split.longest > self.task.steps:
+            return f"has a sequence of {split.longest:,} time steps; the task's `steps`, the longest, is {self.task.steps:,}"
         return None
 
     @abstractmethod
