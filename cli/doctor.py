@@ -19,6 +19,7 @@ from typer import Exit
 from zoo import registry
 from zoo.errors import ZooError, first_line
 from zoo.utils import paths, provenance
+from zoo.utils.text import counted
 from zoo.utils.version import __version__
 
 from .arguments import AsJson
@@ -66,12 +67,14 @@ def report(findings: list[Finding]) -> str:
 
 def examine() -> list[Finding]:
     """Return the findings of every check. This takes about as long as importing torch."""
-    torch, processor = _import("torch"), f"{provenance.processor()}, {os.cpu_count()} cores"
+    torch, processor = _import("torch"), f"{provenance.processor()}, {counted(os.cpu_count() or 1, 'core')}"
     findings = [Finding("python", platform.python_version()), _torch(torch), _rnnzoo(), _registry()]
     if isinstance(torch, Exception):
         findings.append(Finding("processor", processor))
     else:
-        threads = f"{torch.get_num_threads()} threads, instructions {torch.backends.cpu.get_cpu_capability()}"
+        threads = (
+            f"{counted(torch.get_num_threads(), 'thread')}, instructions {torch.backends.cpu.get_cpu_capability()}"
+        )
         findings += [Finding("processor", f"{processor}, {threads}"), *_gpus(torch), _compiled(torch), _triton(torch)]
     return [*findings, *_extras(), _data(), _cache()]
 

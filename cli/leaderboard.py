@@ -23,7 +23,7 @@ def leaderboard(
             check_name(f"ranked {kind}", asked, dict.fromkeys(getattr(row, kind) for _, row in placed))
     shown = [(place, row) for place, row in placed if task in (None, row.task) and cell in (None, row.cell)]
     header = (
-        "TASK", "#", "CELL", "UNITS", "PARAMETERS", "METRIC", "FIGURE", "RATE", "UPDATES", "SECONDS", "US PER STEP",
+        "TASK", "#", "CELL", "UNITS", "PARAMETERS", "METRIC", "FIGURE", "RATE", "UPDATES", "SECONDS", "µs PER STEP",
     )  # fmt: skip
     table = [
         (

@@ -34,14 +34,18 @@ class Resources(NamedTuple):
 def parse_seeds(text: str) -> list[int]:
     """Return the seeds in a text such as "0-4" or "0,3,7-9", each once.
 
-    Raises RequestError for other texts, and for more than 1,000 seeds.
+    Raises RequestError for other texts, for a range that runs backwards, and for more than 1,000 seeds.
     """
     seeds: list[int] = []
     for part in text.split(","):
         spelt = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", part)
-        first, last = (int(spelt[1]), int(spelt[2] or spelt[1])) if spelt else (1, 0)
-        if last < first or len(seeds) + last - first >= 1000:
-            raise RequestError(f"--seeds is {text!r}; give at most 1,000 seeds, such as 0-4 or 0,3,7.")
+        if not spelt:
+            raise RequestError(f"--seeds is {text!r}; give seeds such as 0-4 or 0,3,7.")
+        first, last = int(spelt[1]), int(spelt[2] or spelt[1])
+        if last < first:
+            raise RequestError(f"--seeds is {text!r}, but {first}-{last} runs backwards; give {last}-{first}.")
+        if len(seeds) + last - first >= 1000:
+            raise RequestError(f"--seeds is {text!r}; give at most 1,000 seeds.")
         seeds += range(first, last + 1)
     return list(dict.fromkeys(seeds))
 

@@ -137,6 +137,9 @@ def release(
     name = release.release_results(folder) if results_only else release.release(folder, half)
     home = str(paths.path("cards", name))
     emit({"name": name, "folder": home}, as_json, home)
+    training = results.for_model(name).training
+    if training is not None and not (training.finished or training.diverged):
+        say(f"The run has {training.progress}. The command that trained it, without --stop-after, finishes it.")
     steps = [] if results_only or results.for_model(name).measured() else [f"rnnzoo eval {name} --record"]
     steps += ["make generated"] if paths.is_checkout() else []
     steps += [] if results_only else [f"rnnzoo verify {name}"]

@@ -200,13 +200,18 @@ def test_equal_figures_and_all_at_chance_share_a_place() -> None:
     rows = [leaderboard.Row(cell=f"cell-{i}", values=values, **fields) for i, values in enumerate(figures)]
     assert leaderboard.places(rows) == [1, 1, 3, 4, 4, 6]
     assert [row.at_chance for row in rows] == [False, False, False, True, True, False]
-    losses = [row.model_copy(update={"metric": "mse"}) for row in rows]
+    losses = [row.model_copy(update={"task": "mackey-glass", "metric": "nrmse"}) for row in rows]  # of unknown chance
     assert leaderboard.places(losses) == [4, 4, 3, 2, 1, 6]
     assert not any(row.at_chance for row in losses)
     figures = ([0.18, 0.14], [0.1], [0.165], [0.2], [])
-    errors = [losses[0].model_copy(update={"task": "adding-200", "values": values}) for values in figures]
+    errors = [rows[0].model_copy(update={"task": "adding-200", "metric": "mse", "values": v}) for v in figures]
     assert [row.at_chance for row in errors] == [False, False, True, True, False]
     assert leaderboard.places(errors) == [2, 1, 3, 3, 5]
+    for task, metric, guess in (("shakespeare", "cross_entropy", math.log(67)), ("jsb", "nll", 88 * math.log(2))):
+        found = [
+            rows[0].model_copy(update={"task": task, "metric": metric, "values": [f * guess]}) for f in (0.9, 1, 9)
+        ]
+        assert leaderboard.places(found) == [1, 2, 2]
     assert leaderboard.places([]) == []
 
 

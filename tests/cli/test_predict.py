@@ -137,6 +137,8 @@ def test_a_table_has_a_line_for_each_step_and_one_without_steps(run: Run, tmp_pa
         (DIGITS, b"", "reads an image or 28 finite numbers, separated by commas, on each line, but this file is empty"),
         ("rin-1x100-adding-200", b"1,0\n,\n0,1", "but line 2 is ','"),
         ("gru-2x64-lorenz", b"1\n1_0", "one finite number on each line, but line 2 is '1_0'"),
+        ("rin-1x100-adding-200", b"number,mark\n1,0", "line 1 is 'number,mark'. Leave out the line of headings."),
+        ("rin-1x100-adding-200", b"1,x\n1,0", "line 1 is '1,x'.\n"),
         (DIGITS, b"\xff\xfe", "but this file is not a table of numbers"),
         ("gru-2x64-lorenz", b"1\n1e39", "one finite number on each line, but line 2 is '1e39'"),
         (DIGITS, b"\x89PNG and nothing more", "image cannot be read"),
@@ -146,7 +148,7 @@ def test_a_table_has_a_line_for_each_step_and_one_without_steps(run: Run, tmp_pa
         ("rin-1x100-babi-20", b"Only a question?", "on the last line, a question"),
         ("rin-1x100-adding-200", image(0), "does not read images"),
         ("convlstm-f-2x8-nmnist-small", b"1,2", "which a table cannot hold"),
-        ("mlp-3x8-circles.prelu-tuned", b"1,2\n3,4", "reads one line"),
+        ("mlp-3x8-circles.prelu-tuned", b"1,2\n3,4", "this file has 2 lines. Give a file for each example."),
         ("rin-1x100-adding-200", b"1,0\r\n1,nan", "but line 2 is '1,nan'"),
     ],
 )

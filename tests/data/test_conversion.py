@@ -13,7 +13,7 @@ import pytest
 
 from zoo.data import conversion
 from zoo.data.originals import data_folder
-from zoo.errors import DataError, UnknownNameError
+from zoo.errors import DataError, RequestError, UnknownNameError
 from zoo.registry import load_registry
 
 DATASETS = {name: each for name, each in load_registry().datasets.items() if each.originals}
@@ -143,6 +143,10 @@ def test_other_originals_are_refused_and_nothing_is_written(tmp_path: Path, monk
         DataError, match=r"has no recordings/\*\.wav\. Give it a copy of https://github\.com/Jakobovski"
     ):
         conversion.convert("fsdd_8khz_int16.npz", tmp_path)
+    with pytest.raises(
+        RequestError, match=r"There is no folder .*nowhere\. Give a copy of https://github\.com/Jakobovski"
+    ):
+        conversion.convert("fsdd_8khz_int16.npz", tmp_path / "nowhere")
     with pytest.raises(UnknownNameError, match=r"Did you mean basic_motions\.npz"):
         conversion.convert("basic_motion.npz", tmp_path)
     assert not (tmp_path / "data").exists()

@@ -216,12 +216,18 @@ def test_several_seeds_are_one_row_with_mean_and_spread(run: Run, small_zoo: Zoo
     assert " ± " in run("compare", "--runs", str(out), "--measured")[1]
 
 
-@pytest.mark.parametrize("seeds", ["", "4-2", "a", "1,,2", "-1", "0-1000000000", "1.5"])
-def test_seeds_that_are_none_are_refused(run: Run, small_zoo: Zoo, tmp_path: Path, seeds: str) -> None:
+@pytest.mark.parametrize(
+    ("seeds", "advice"),
+    [
+        *((text, "such as 0-4 or 0,3,7") for text in ("", "a", "1,,2", "-1", "1.5")),
+        ("1,4-2", "4-2 runs backwards; give 2-4"), ("0-1000000000", "at most 1,000 seeds"),
+    ],
+)  # fmt: skip
+def test_seeds_that_are_none_are_refused(run: Run, small_zoo: Zoo, tmp_path: Path, seeds: str, advice: str) -> None:
     small_zoo()
     code, _, err = run("train", "rnn-1x8-mnist-rows", f"--seeds={seeds}", "--out", str(tmp_path / "runs"))
     assert code == 2
-    assert "such as 0-4 or 0,3,7" in err
+    assert advice in err
     assert run("train", "rnn-1x8-mnist-rows", "--seeds", "1", "--seed", "1")[0] == 2
 
 

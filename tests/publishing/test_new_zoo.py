@@ -163,11 +163,14 @@ def test_a_release_keeps_the_other_pins_and_leaves_out_what_is_not_finished(
             dead = tuple(row.model_copy(update={"validation_loss": 9.0}) for row in training.history)
             collapsed = training.model_copy(update={"history": dead})
             results.write(folder, results.read(folder).model_copy(update={"training": collapsed}))
-    assert run("release", str(tmp_path / "seed-0"))[0] == 0
+    code, _, err = run("release", str(tmp_path / "seed-0"))
+    assert (code, "finishes it" in err) == (0, False)
     found = results.for_model(name)
     assert [e.seed for e in found.other_seeds] == [1]
     assert found.collapsed_seeds == (1,)
     assert set(lock.read(paths.path(*lock.FILE)).weights) == {name, "star-1x2-t"}
+    code, _, err = run("release", str(tmp_path / "seed-2"), "--force")
+    assert (code, "The run has 1 of 2 epochs. The command that trained it" in err) == (0, True)
 
 
 @pytest.mark.parametrize(

@@ -57,11 +57,11 @@ class Row(Spec):
     def at_chance(self) -> bool:
         """True if the cell is no better than one constant answer. False if it is unknown how good such an answer is."""
         task = load_registry().all_tasks.get(self.task)
-        if self.mean is None or task is None:
+        if self.mean is None or task is None or task.chance is None:
             return False
-        if self.metric == "accuracy":
-            return self.mean < 1 / task.outputs + MARGIN
-        return task.guess is not None and self.mean > (1 - MARGIN) * task.guess
+        if self.measure.higher_is_better:
+            return self.mean < task.chance + MARGIN
+        return self.mean > (1 - MARGIN) * task.chance
 
     @property
     def text(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from ..errors import DataError
+from ..errors import DataError, RequestError
 from ..registry import load_registry
 from ..utils import files
 from ..utils.arguments import check_name
@@ -111,13 +111,15 @@ def _offsets(parts: list[NDArray[Any]]) -> NDArray[numpy.int64]:
 def convert(file: str, folder: Path) -> Path:
     """Make the .npz called `file` from the published files below `folder`, and return its path.
 
-    Raises UnknownNameError for another file, and DataError if the files are missing or damaged, or if the result is not
-    the locked one.
+    Raises UnknownNameError for another file, RequestError if there is no such folder, and DataError if the files are missing
+    or damaged, or if the result is not the locked one.
     """
     datasets = {name: each for each in load_registry().datasets.values() if each.originals for name in each.files}
     check_name("file", file, datasets)
     dataset = datasets[file]
     assert dataset.originals is not None
+    if not folder.is_dir():
+        raise RequestError(f"There is no folder {folder}. Give a copy of {dataset.url}.")
     paths = sorted(folder.glob(dataset.originals))
     if not paths:
         raise DataError(f"{folder} has no {dataset.originals}. Give it a copy of {dataset.url}.")

@@ -127,7 +127,9 @@ def _numbers(network: Network, content: bytes, also_image: bool) -> Tensor:
                 continue
             rows.append(_finite(cells))
             if len(rows[-1]) != shape[0]:
-                raise RequestError(f"{reads}, but line {table.line_num} is {shown(','.join(cells))}.")
+                is_heading = len(rows) == 1 and len(cells) == shape[0] and not any(_finite([cell]) for cell in cells)
+                advice = " Leave out the line of headings." if is_heading else ""
+                raise RequestError(f"{reads}, but line {table.line_num} is {shown(','.join(cells))}.{advice}")
     except (UnicodeDecodeError, csv.Error) as error:
         raise RequestError(f"{reads}, but this file is not a table of numbers.") from error
     if not rows:
@@ -135,7 +137,9 @@ def _numbers(network: Network, content: bytes, also_image: bool) -> Tensor:
     if network.interface.readout != "none":
         return torch.tensor(rows, dtype=torch.float32)[None]
     if len(rows) > 1:
-        raise RequestError(f"{name} reads one line of numbers, but this file has {len(rows)} lines.")
+        raise RequestError(
+            f"{name} reads one line of numbers, but this file has {len(rows)} lines. Give a file for each example."
+        )
     return torch.tensor(rows, dtype=torch.float32)
 
 

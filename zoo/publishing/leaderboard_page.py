@@ -39,10 +39,10 @@ def page() -> str:
     common = comparable(ranked)
     if (shared := over_tasks(common)) is not None:
         missing = [f"`{t}` ({len(ranked.get(t, ()))})" for t in settings["tasks"] if t not in common]
-        gap = f" Too few of them are measured on other tasks yet: {', '.join(missing)}." if missing else ""
+        gap = f" Tasks on which too few cells were measured are left out: {', '.join(missing)}." if missing else ""
         text = (
-            "Ranks among the cells measured on all tasks below; cells that are no better than chance share the last one."
-            + gap
+            "The rank of each cell among those that were measured on all of these tasks. Cells that are no better than chance "
+            f"share one rank, after all others.{gap}"
         )
         parts += ["## Over the tasks", text, shared]
     for task, rows in ranked.items():
@@ -61,7 +61,9 @@ def page() -> str:
         "## The protocol",
         "The learning rate is the one with the lowest validation loss for the first seed. Seconds are wall-clock time, on cores "
         "that other work may have shared; microseconds are CPU time. `python -m benchmarks.leaderboard --task TASK --cell CELL` "
-        "reproduces one row.",
+        "reproduces one row. `rnnzoo leaderboard --json` has more of each: `rates`, the lowest validation loss of the first seed at "
+        "each learning rate (null if the run diverged); `values`, the test metric of each seed; and `diverged`, the seeds that have "
+        "none.",
         f"```yaml\n{protocol}```",
     ]
     return "\n\n".join(parts) + "\n"
@@ -115,11 +117,12 @@ def standing(cell: str) -> list[str]:
         rows = {row.cell: row for _, row in placed}
         if (row := rows.get(cell)) is None:
             continue
+        about = float(f"{statistics.median(each.parameters for _, each in placed):.1e}")
         place = next(place for place, each in placed if each is row)
         other = rows.get(YARDSTICK)
         compared = f" ({YARDSTICK}: {_reached(other)})" if other is not None and cell != YARDSTICK else ""
         sentences.append(
-            f"Rank {place} of {len(rows)} cells with about {round(row.parameters, -3):,} parameters on "
+            f"Rank {place} of {len(rows)} cells with about {about:,.0f} parameters on "
             f"{load_registry().all_tasks[task].title}: {_reached(row)}{compared}."
         )
     return sentences

@@ -7,7 +7,7 @@ from ..checkpoints.results import Results
 from ..registry import Entry, load_registry
 from ..registry.lock import Counts
 from ..registry.metrics import METRICS
-from ..utils.text import capitalised, markdown
+from ..utils.text import capitalised, counted, markdown
 from .cards import value_text
 from .comparison import Row, shorter
 from .means import Mean, means
@@ -50,15 +50,15 @@ def papers_list(by_paper: Mapping[str, Sequence[Row]], root: str) -> str:
     """Return a Markdown list of links to the papers' comparison pages. root: as in `models_table`."""
     papers = load_registry().papers
     return "\n".join(
-        f'- [{papers[key].citation}, "{papers[key].title}"]({root}docs/{key}.md): results for {_extent(rows)} models'
+        f'- [{papers[key].citation}, "{papers[key].title}"]({root}docs/{key}.md): results for {_extent(rows)}'
         for key, rows in by_paper.items()
     )
 
 
 def _extent(rows: Sequence[Row]) -> str:
-    """Return how many of the models have a run, such as "3 of 5"."""
+    """Return how many of the models have a run, such as "3 of 5 models"."""
     models, measured = {row.model for row in rows}, {row.model for row in rows if row.has_run}
-    return f"{len(measured)} of {len(models)}"
+    return f"{len(measured)} of {counted(len(models), 'model')}"
 
 
 def comparison_page(key: str, rows: Sequence[Row], claims: str = "", analysed: bool = False) -> str:
@@ -72,7 +72,7 @@ def comparison_page(key: str, rows: Sequence[Row], claims: str = "", analysed: b
     parts = [
         f"# {paper.title}",
         f"{paper.authors}. {paper.year}. {paper.link}".rstrip(),
-        f"The paper's results next to ours, for {_extent(rows)} models. Each is from one training run unless its row lists several "
+        f"The paper's results next to ours, for {_extent(rows)}. Each is from one training run unless its row lists several "
         "seeds. We measure the weights of the epoch with the lowest validation loss, which may be an early epoch. The difference "
         f"is our figure minus the paper's, in percentage points for accuracies. {_short_runs(rows)}"
         f"A model's card lists every difference from the paper's training. `rnnzoo compare --paper {key}` prints these rows.",
@@ -85,7 +85,7 @@ def comparison_page(key: str, rows: Sequence[Row], claims: str = "", analysed: b
         zero = any(r.reported == 0 for r in table_rows)
         note = " The paper does not explain its figures of 0." if zero else ""
         absent = tasks[table_rows[0].task].absent
-        extent = "The paper's data are not available" if absent else f"Results for {_extent(table_rows)} models"
+        extent = "The paper's data are not available" if absent else f"Results for {_extent(table_rows)}"
         parts += [
             f"## {table}: {title}",
             f"{extent}.{note}",

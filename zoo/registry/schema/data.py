@@ -1,5 +1,6 @@
 """Papers, datasets and tasks, and TASKS, the table of the classes that read the tasks' data."""
 
+import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -188,6 +189,21 @@ class Task(Shapes):
     def absent(self) -> bool:
         """True if the data may not be redistributed. Only reported figures are known for such a task."""
         return self.family == "absent"
+
+    @property
+    def chance(self) -> float | None:
+        """The metric of an answer that does not depend on the input; None if it is unknown.
+
+        Of classes, tokens and binary outputs: of guessing, with all equally likely.
+        """
+        match self.target:
+            case "class":
+                return 1 / self.outputs
+            case "token":
+                return math.log(self.outputs)
+            case "binary":
+                return self.outputs * math.log(2)
+        return self.guess
 
     @property
     def output_text(self) -> str:
