@@ -277,6 +277,20 @@ def test_the_plot_shows_both_figures_and_the_setting(tmp_path: Path) -> None:
     assert "gru" not in drawn([*rows, *many], tmp_path / "h.svg")
 
 
+def test_runs_of_which_some_collapsed_are_points_beside_the_curve() -> None:
+    known = {"split": "test", "n": 10, "recipe": "r", "runs": 3}
+    rows = [replace(ROW, layers=n, measured=0.9, values=(0.9,), **known) for n in (1, 2, 4)]
+    rows[1] = replace(rows[1], values=(0.1, 0.9, 0.8), measured=0.6, collapsed=1)
+    (axis,) = plots._draw(rows).axes
+    drawn_lines = [(line.get_xdata(), line.get_ydata()) for line in axis.lines if len(line.get_xdata())]
+    assert [(list(x), [round(float(value)) for value in y]) for x, y in drawn_lines] == [
+        ([1, 4], [90, 90]), ([2, 2, 2], [10, 80, 90]), ([2], [10]),
+    ]  # fmt: skip
+    assert "points without a line: runs of which some collapsed" in plots._caption(rows)
+    recipes = [replace(row, recipe=f"r{i}", epochs=i) for i, row in enumerate([*rows, rows[0]])]
+    assert "(recipes r0, r1, r2, r3; `rnnzoo compare` prints epochs and seeds)" in plots._caption(recipes)
+
+
 def test_no_panel_is_empty(tmp_path: Path) -> None:
 
     from zoo.publishing import plots

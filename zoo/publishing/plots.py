@@ -25,6 +25,8 @@ SOURCES: dict[str, dict[str, Any]] = {
 COLLAPSED: dict[str, Any] = {"marker": "x", "color": "black", "markersize": 7, "linestyle": ""}
 MAX_BARS = 4
 """A plot that has curves also shows its panels of bars if they are at most this many."""
+MAX_TRAININGS = 3
+"""A caption describes how the weights were trained if it has to tell at most this many ways apart."""
 
 
 def against_depth(rows: Sequence[Row], path: Path) -> None:
@@ -105,14 +107,24 @@ def _has_curve(rows: Sequence[Row]) -> bool:
 
 
 def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) -> None:
+    """Draw curves of the reported and of the measured figures. Runs of which some collapsed are points beside the curve."""
     for kind, look in looks.items():
         for field, style in SOURCES.items():
             points = sorted(
-                (r.layers, r.measure.scale * y) for r in rows if r.kind == kind and (y := getattr(r, field)) is not None
+                (r.layers, r.measure.scale * y)
+                for r in rows
+                if r.kind == kind and (y := getattr(r, field)) is not None and not (r.mixed and field == "measured")
             )
             if points:
                 axis.plot(*zip(*points, strict=True), **look, **style)
         for r in rows:
+            if r.kind == kind and r.mixed:
+                figures = sorted(
+                    (r.measure.scale * value for value in r.values), reverse=not r.measure.higher_is_better
+                )
+                axis.plot([r.layers] * len(figures), figures, linestyle="", **look)
+                axis.plot([r.layers] * r.collapsed, figures[: r.collapsed], **COLLAPSED)
+                continue
             if r.kind == kind and r.lost:  # on the axis, at the end for the worst figures
                 worst = 0.0 if r.measure.higher_is_better else 1.0
                 axis.plot(r.layers, worst, transform=axis.get_xaxis_transform(), clip_on=False, **COLLAPSED)
@@ -175,7 +187,13 @@ def _caption(rows: Sequence[Row]) -> str:
     """Return the caption: tables, training of the weights, number of examples, and datasets used in place of a paper's."""
     tables = dict.fromkeys(_source(r) for r in rows if r.paper)
     done = [r for r in rows if r.measured is not None]
-    trainings = dict.fromkeys(f"{r.training_text}, seed {r.seed_text}" for r in done if r.recipe)
+    trainings = list(dict.fromkeys(f"{r.training_text}, seed {r.seed_text}" for r in done if r.recipe))
+    if len(trainings) > MAX_TRAININGS:
+        recipes = sorted({r.recipe for r in done if r.recipe})
+        trainings = [
+            f"{'recipes' if len(recipes) > 1 else 'recipe'} {', '.join(recipes)}",
+            "`rnnzoo compare` prints epochs and seeds",
+        ]
     tests = dict.fromkeys(counted(r.n or 0, f"{r.split} example") for r in done)
     caption = f"Reported: {', '.join(tables)}. " if tables else ""
     if done:
@@ -192,7 +210,8 @@ def _runs_text(rows: Sequence[Row]) -> str:
     if runs == [1]:
         return "one run each"
     span = str(runs[0]) if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
-    return f"mean of {span} runs (error bars: lowest to highest)"
+    points = "; points without a line: runs of which some collapsed" if any(r.mixed for r in rows) else ""
+    return f"mean of {span} runs (error bars: lowest to highest{points})"
 
 
 def _source(row: Row) -> str:
