@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy
 import pytest
 from small import clear_caches
 
@@ -49,6 +50,42 @@ def test_the_study_of_the_page_on_training_can_be_added(new_zoo: Path) -> None:
     assert set(registry.list_models("*x64-*")) == {
         f"{cell}-{layers}x64-waves" for cell in ("lstm", "star") for layers in (1, 4)
     }
+
+
+def test_the_data_of_the_page_on_training_can_be_added(
+    new_zoo: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    section = page.partition("## Data of your own")[2]
+    code, entries = (section.partition(f"```{kind}\n")[2].partition("```")[0] for kind in ("python", "yaml"))
+    (new_zoo / "series.py").write_text(code, encoding="utf-8")
+    file = new_zoo / "registry.yaml"
+    datasets, _, tasks = entries.partition("tasks:\n")
+    text = file.read_text(encoding="utf-8").replace("datasets:\n", datasets).replace("\ntasks:\n", f"\ntasks:\n{tasks}")
+    text = text.replace(
+        "    models:  #",
+        "    models:\n      gru-1x32-series: {cell: gru, layers: 1, units: 32, task: series, recipe: quick}  #",
+    )
+    file.write_text(text, encoding="utf-8")
+    clear_caches()
+    random = numpy.random.default_rng(0)
+    arrays = {}
+    for name, n in (("train", 300), ("validation", 60), ("test", 60)):
+        y, lengths = random.integers(3, size=n), random.integers(20, 101, size=n)
+        x = random.normal(y[:, None, None] - 1, 1, (n, 100, 6)) * (numpy.arange(100) < lengths[:, None])[..., None]
+        arrays |= {f"x_{name}": x, f"y_{name}": y, f"lengths_{name}": lengths}
+    monkeypatch.setenv("RNNZOO_DATA", str(tmp_path / "data"))
+    (tmp_path / "data" / "series").mkdir(parents=True)
+    numpy.savez(tmp_path / "data" / "series" / "series.npz", **arrays)
+    code_, _, err = run("train", "gru-1x32-series", "--out", "run", "--device", "cpu")
+    assert (code_, "rnnzoo release DATASET" in err) == (1, True)
+    assert run("release", "series")[0] == 0
+    assert run("train", "gru-1x32-series", "--out", "run", "--device", "cpu")[0] == 0
+    assert json.loads(run("eval", "run", "--record", "--device", "cpu", "--json")[1])["value"] > 0.9
+    numpy.savetxt(tmp_path / "wrist.csv", arrays["x_test"][0][: arrays["lengths_test"][0]], delimiter=",")
+    answer = json.loads(run("predict", "run", str(tmp_path / "wrist.csv"), "--device", "cpu", "--json")[1])
+    assert "walking" in json.dumps(answer)
+    sys.modules.pop("series", None)
 
 
 def test_a_new_zoo_trains_releases_verifies_and_can_be_pushed(
