@@ -12,7 +12,10 @@ from .arguments import AsJson, Plot, model_argument, number
 from .output import emit, progress, say
 
 Subject = Annotated[
-    str, model_argument("A model's name, a checkpoint folder, or CELL-LxH with random weights, such as lstm-12x32.")
+    str,
+    model_argument(
+        "A model's name, a checkpoint folder, hf://org/name, or CELL-LxH with random weights, such as lstm-12x32."
+    ),
 ]
 Analysis = Annotated[str, Option(help=f"One of: {', '.join(ANALYSES)}.", autocompletion=lambda: list(ANALYSES))]
 OPTIONS: dict[Needs, tuple[str, ...]] = {
