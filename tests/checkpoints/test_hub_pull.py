@@ -738,7 +738,7 @@ def test_the_client_says_once_that_it_tries_again(here: Here, monkeypatch: pytes
             sources.dataset_file("some/data", "x")
     finally:
         logger.removeHandler(handler)
-    waits = [f"{here.hub.endpoint} does not answer as it should. Trying again in {s} s." for s in (1, 2, 4, 8, 8)]
+    waits = [f"{here.hub.endpoint} gave no answer, or a faulty one. Trying again in {s} s." for s in (1, 2, 4, 8, 8)]
     assert said.getvalue().splitlines() == waits
 
 

@@ -192,7 +192,7 @@ class _LogFilter(logging.Filter):
             return False
         seconds = client_internals.retry_seconds(record.msg)
         if seconds is not None:
-            record.msg = f"{_active.endpoint} does not answer as it should. Trying again in {seconds:.0f} s."
+            record.msg = f"{_active.endpoint} gave no answer, or a faulty one. Trying again in {seconds:.0f} s."
         return not client_internals.explains_retry(record.msg)
 
 
