@@ -115,6 +115,8 @@ def test_bytes_become_characters_when_they_are_complete() -> None:
     assert len(tokenizer) == 258
     assert tokenizer.encode("\udcff").tolist() == [2 + 0xFF]  # a byte of the command line that is not UTF-8
     assert tokenizer.unknown("any text – at all") == []
+    with pytest.raises(RequestError, match=r"half a character \(U\+D800\) at 1\."):
+        tokenizer.encode("a\ud800")
 
 
 @pytest.mark.data

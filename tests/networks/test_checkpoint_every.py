@@ -89,3 +89,27 @@ def test_means_of_all_steps_are_not_recomputed_from_parts() -> None:
         net(x)
     with torch.no_grad():  # nothing is kept for a backward pass
         assert net(x).isfinite().all()
+
+
+@pytest.mark.parametrize("lengths", [None, [9, 4, 1]], ids=["whole", "lengths"])
+def test_truncation_cuts_the_windows_of_convolutions_like_all_states(lengths: list[int] | None) -> None:
+    net, x = small("lstm", layers=1, steps=9, block={"convolution": 4}), normal(3, 9, 2, dtype=torch.float32)
+    net.backend, ends = "plain", None if lengths is None else torch.tensor(lengths)
+    state = tuple(tuple(s.requires_grad_() for s in layer) for layer in random_state(net, 3))
+
+    def gradients(tbptt_steps: int | None, every: int | None) -> tuple[Tensor | None, ...]:
+        net.tbptt_steps, net.checkpoint_every = tbptt_steps, every
+        window = net.encode(x, state, lengths=ends)[1][0][-1]
+        return torch.autograd.grad(
+            window.square().sum(), (net.layers[0].block.enter.weight, state[0][-1]), allow_unused=True
+        )
+
+    whole, of_state = gradients(None, None)
+    for tbptt_steps in (2, 4, 9, 20):
+        cut, given = gradients(tbptt_steps, None)
+        recomputed, _ = gradients(tbptt_steps, tbptt_steps)
+        torch.testing.assert_close(recomputed, cut)
+        assert torch.equal(cut, whole) == (tbptt_steps >= 9)
+        assert torch.equal(given if given is not None else 0 * of_state, of_state) == (
+            tbptt_steps >= 9 or lengths is None
+        )

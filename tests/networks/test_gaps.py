@@ -243,3 +243,13 @@ def test_gaps_without_values_are_refused(make: Callable[[Tensor], Tensor]) -> No
     x, dt = inputs(net)
     with pytest.raises(RequestError, match="dt must be a dense tensor of numbers"):
         net(x, dt=make(dt))
+
+
+@each_case
+def test_gaps_of_any_dtype_leave_the_states_theirs(case: str) -> None:
+    net = small(case, dtype=torch.float32)
+    x, gaps = (each.float() for each in inputs(net))
+    expected = [s.dtype for layer in net.initial_state(BATCH) for s in layer]
+    for dtype in (torch.float64, torch.float16, torch.int64):
+        for state in (net.encode(x, dt=gaps.to(dtype) + 1)[1], net.step(x[:, 0], dt=gaps[:, 0].to(dtype) + 1)[1]):
+            assert [s.dtype for layer in state for s in layer] == expected, dtype

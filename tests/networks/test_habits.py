@@ -32,6 +32,12 @@ def test_states_of_torch_are_refused_even_if_there_are_as_many_layers_as_states(
     for call in (lambda: net.encode(x, (h, c)), lambda: net.step(x[:, 0], (h, c))):
         with pytest.raises(RequestError, match="The state does not fit"):
             call()
+    for call in (
+        lambda: net(x, state=(s for s in net.initial_state(4))),
+        lambda: net.step(x[:, 0], iter(net.initial_state(4))),
+    ):
+        with pytest.raises(RequestError, match="The state does not fit"):  # it could be read once only
+            call()
     with torch.no_grad():
         torch.testing.assert_close(net.encode(x, tuple(zip(h, c, strict=True)))[0], theirs(x, (h, c))[0])
 

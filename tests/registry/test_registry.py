@@ -9,12 +9,13 @@ import sys
 import time
 from itertools import product
 
+import numpy
 import pytest
 from pydantic import ValidationError
 
 from zoo import list_models, registry, spec
 from zoo.cells import CELLS
-from zoo.errors import RegistryError, UnknownNameError, ZooError
+from zoo.errors import RegistryError, RequestError, UnknownNameError, ZooError
 from zoo.registry import reader, yaml
 from zoo.registry.metrics import METRICS
 from zoo.registry.schema import Architecture, Config, Interface, Recipe, Reported
@@ -1039,6 +1040,10 @@ def test_cells_are_listed_by_pattern_property_and_weights():
     assert sorted([*trained, *untrained]) == every
     assert registry.list_cells("lstm*", pretrained=True) == [name for name in trained if name.startswith("lstm")]
     assert registry.list_cells("nothing") == []
+    for names in (registry.list_cells, registry.list_tasks, registry.list_models):
+        with pytest.raises(RequestError, match="pretrained must be True, False or None; got 'yes'"):
+            names(pretrained="yes")
+        assert names(pretrained=numpy.True_) == names(pretrained=True)
 
 
 def test_a_figure_measured_again_may_differ_by_as_much():

@@ -882,4 +882,7 @@ def test_states_of_many_layers_come_back_in_their_order(tmp_path: Path) -> None:
         scaler=None, network={}, optimizer={}, carried=carried,
     )  # fmt: skip
     written.write(tmp_path / state.FILE)
-    assert [int(each[0, 0]) for each in state.State.read(tmp_path / state.FILE).carried] == list(range(12))
+    carried = state.State.read(tmp_path / state.FILE).carried
+    assert [int(each[0, 0]) for each in carried] == list(range(12))
+    # a product of numbers at another address may round differently, and the run would not continue exactly
+    assert [each.data_ptr() % 64 for each in carried] == [0] * 12

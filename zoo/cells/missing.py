@@ -53,7 +53,7 @@ class GRUD(RawInputCell):
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (mask, x_t, absent, *gaps), (h, last, since) = x, state
-        since = since + (gaps[0] if gaps else 1)
+        since = since + (gaps[0].to(since.dtype) if gaps else 1)
         rate, offset = (along(p, self.axis) for p in (self.rate, self.offset))
         fading = torch.exp(-torch.relu(torch.addcmul(offset, rate, since))).to(h.dtype)
         h = h * torch.exp(-torch.relu(self.decay(since.to(h.dtype)))).to(h.dtype)

@@ -207,8 +207,16 @@ class ByteTokenizer(CharacterTokenizer):
 
     @staticmethod
     def split(text: str) -> list[str]:
-        """Return the UTF-8 bytes of a text, each byte b as the character of code point b."""
-        return list(text.encode(errors="surrogateescape").decode("latin-1"))
+        """Return the UTF-8 bytes of a text, each byte b as the character of code point b.
+
+        Raises RequestError for half of a surrogate pair, which has none.
+        """
+        try:
+            return list(text.encode(errors="surrogateescape").decode("latin-1"))
+        except UnicodeEncodeError as error:
+            raise RequestError(
+                f"The text has half a character (U+{ord(text[error.start]):X}) at {error.start}."
+            ) from error
 
     def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
         """Yield for each byte the character that it completes, or "". Bytes that are not UTF-8 become U+FFFD."""

@@ -101,6 +101,9 @@ class CausalConvolution(nn.Module):
             befores = (joined[begin:][: steps - 1] for begin in range(0, len(x), tbptt_steps))
             parts = zip(befores, x.split(tbptt_steps), strict=True)
             y = torch.cat([self._convolve(torch.cat([b.detach() if i else b, p])) for i, (b, p) in enumerate(parts)])
+            if len(x) > tbptt_steps:  # nor from the state to any part but the last
+                cut = steps - 1 + (len(x) - 1) // tbptt_steps * tbptt_steps
+                joined = torch.cat([joined[:cut].detach(), joined[cut:]])
         if lengths is None:
             last = joined[x.shape[0] :]
         else:

@@ -326,9 +326,13 @@ class RecurrentNetwork(SequenceNetwork):
                 self._state_shapes = expected
         try:
             # torch's (h, c), each (layers, batch, units), would pass for the states of as many layers as states
-            fits = [[s.shape for s in states] for states in state] == expected[1] and all(
-                isinstance(states, tuple | list) and all(s.is_floating_point() and is_strided(s) for s in states)
-                for states in state
+            fits = (
+                [[s.shape for s in states] for states in state] == expected[1]
+                and all(
+                    isinstance(states, tuple | list) and all(s.is_floating_point() and is_strided(s) for s in states)
+                    for states in state
+                )
+                and isinstance(state, tuple | list)
             )
         except (TypeError, AttributeError):  # not a tuple of tuples of tensors
             fits = False

@@ -14,7 +14,7 @@ from ..cells import cell_row
 from ..cells.properties import cells_with
 from ..errors import RequestError, UnknownNameError, faults, shown
 from ..utils import paths
-from ..utils.arguments import check_name, matching, text_of, texts_of
+from ..utils.arguments import check_name, flag_of, matching, text_of, texts_of
 from . import index, lock, reader
 from .schema import Config, Dataset, Interface, Model, Paper, Recipe, Registry, Task, Weights
 
@@ -136,7 +136,7 @@ def list_models(
         check_name("task", task, load_registry().all_tasks)
     if cell is not None:
         cell_row(cell)
-    pinned = lock.load_lock().weights
+    pretrained, pinned = flag_of("pretrained", pretrained), lock.load_lock().weights
     return [
         name
         for name in matching(models(), pattern, exclude)
@@ -155,6 +155,7 @@ def list_cells(
     properties: only cells that have all of these (the keys of zoo.cells.properties.PROPERTIES); raises UnknownNameError for
     another word. pretrained: only cells of which some model has (True), or none has (False), published weights.
     """
+    pretrained = flag_of("pretrained", pretrained)
     with_weights = {model.cell for model in summaries().values() if model.pretrained}
     cells = matching(sorted(cells_with(*texts_of("A property", properties))), pattern, exclude)
     return [name for name in cells if pretrained in (None, name in with_weights)]
@@ -167,6 +168,7 @@ def list_tasks(
 
     pretrained: only tasks for which some model has (True), or none has (False), published weights.
     """
+    pretrained = flag_of("pretrained", pretrained)
     with_weights = {model.task for model in summaries().values() if model.pretrained}
     tasks = matching(sorted(load_registry().all_tasks), pattern, exclude)
     return [name for name in tasks if pretrained in (None, name in with_weights)]

@@ -64,7 +64,8 @@ class State:
     def read(cls, path: Path) -> "State":
         """Return the state in the file `path`. Raises TrainingError if it is damaged or lacks a value."""
         try:
-            tensors = read_tensors(path)
+            # copies, since a file's tensors lie at any address, and products of unaligned numbers round differently
+            tensors = {name: tensor.clone() for name, tensor in read_tensors(path).items()}
             if not torch.equal(tensors.pop("sha256"), _digest(tensors)):
                 raise CheckpointError(f"{path} is damaged: its content does not have the stored digest (sha256).")
             facts = json.loads(bytes(tensors["facts"].tolist()))
