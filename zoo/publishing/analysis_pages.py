@@ -170,7 +170,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "chen", "fig39", "Fig. 3.9: its hidden outputs after the last epoch", "chen-feedforward",
         "As above.", "histograms",
-        (Claim("C: outputs of tens: means -33, 17 and -4 of the three layers; here of tens in layers 1 and 2", claims.means),),
+        (Claim("C: the layers' mean outputs are -33, 17 and -4 (here: over 10 in size in layers 1 and 2)", claims.means),),
         parts=("prelu-tuned",), arrays=("last",),
     ),
     Figure(
