@@ -14,7 +14,7 @@ from playwright.sync_api import sync_playwright
 
 from cli.output import say
 
-FIRST, SECOND, STEP = "star-16x64-pmnist", "lstm-4x128-pmnist", 640
+FIRST, SECOND, STEP = "star-16x64-pmnist", "lstm-4x128-pmnist", 783
 SAMPLES = 5
 """Number of clicks for another test image: the fifth image is drawn."""
 COLOURS = 96
