@@ -297,4 +297,6 @@ def compare(
         )
         for r in rows
     ]  # fmt: skip
-    emit([{**asdict(r), "seed": r.seed, "difference": r.difference} for r in rows], as_json, columns(header, table))
+    derived = ("std", "span", "seed", "difference")
+    data = [{**asdict(r), **{name: getattr(r, name) for name in derived}} for r in rows]
+    emit(data, as_json, columns(header, table))

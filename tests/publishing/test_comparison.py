@@ -156,7 +156,7 @@ def test_compare_as_json(run: Run) -> None:
     assert code == 0
     found = {name: results.for_model(name) for name in registry.models()}
     assert {row["model"] for row in rows} == {n for n, each in found.items() if each.measured() or each.unmeasurable}
-    assert set(rows[0]) == {*Row.__dataclass_fields__, "difference", "seed"}
+    assert set(rows[0]) == {*Row.__dataclass_fields__, "difference", "seed", "span", "std"}
     assert run("compare", "nothing-*", "--json")[:2] == (0, "[]\n")
 
 
@@ -260,7 +260,7 @@ def test_the_plot_shows_both_figures_and_the_setting(tmp_path: Path) -> None:
     for text in ("accuracy, %", "depth, layers", "lstm", "reported", "measured", "10,000 test examples", "8 units"):
         assert text in after
     assert "(r, 2 of 3 epochs, seed 1)" in after
-    several = [replace(r, **known | {"runs": 3, "seeds": (1, 2, 5), "span": (0.1, 0.9)}) for r in rows]
+    several = [replace(r, **known | {"runs": 3, "seeds": (1, 2, 5), "values": (0.1, 0.7, 0.9)}) for r in rows]
     text = drawn(several, tmp_path / "g.svg")
     assert "mean of 3 runs (error bars: lowest to highest)" in text
     assert plots._error(several[0]) == [[pytest.approx(70)], [pytest.approx(10)]]  # below and above 80 %
@@ -287,6 +287,8 @@ def test_runs_of_which_some_collapsed_are_points_beside_the_curve() -> None:
         ([1, 4], [90, 90]), ([2, 2, 2], [10, 80, 90]), ([2], [10]),
     ]  # fmt: skip
     assert "points without a line: runs of which some collapsed" in plots._caption(rows)
+    other = [rows[0], replace(rows[1], values=(0.1, 0.9, 0.7)), rows[2]]
+    assert comparison.digest(other) != comparison.digest(rows)  # else the picture would not be drawn again
     recipes = [replace(row, recipe=f"r{i}", epochs=i) for i, row in enumerate([*rows, rows[0]])]
     assert "(recipes r0, r1, r2, r3; `rnnzoo compare` prints epochs and seeds)" in plots._caption(recipes)
 
@@ -452,7 +454,7 @@ def test_what_diverged_counts_beside_what_was_measured() -> None:
 
 
 def test_a_mean_of_runs_of_which_one_collapsed_has_no_difference() -> None:
-    row = replace(ROW, reported=0.5, measured=0.75, runs=3, span=(0.1, 0.9), std=0.2)
+    row = replace(ROW, reported=0.5, measured=0.75, runs=3, values=(0.1, 0.9, 0.8))
     assert (row.difference, replace(row, collapsed=3).difference) == (0.25, 0.25)
     assert replace(row, collapsed=1).difference is None
 

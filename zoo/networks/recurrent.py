@@ -326,13 +326,10 @@ class RecurrentNetwork(SequenceNetwork):
                 self._state_shapes = expected
         try:
             # torch's (h, c), each (layers, batch, units), would pass for the states of as many layers as states
-            fits = (
-                [[s.shape for s in states] for states in state] == expected[1]
-                and all(
-                    isinstance(states, tuple | list) and all(s.is_floating_point() and is_strided(s) for s in states)
-                    for states in state
-                )
-                and isinstance(state, tuple | list)
+            fits = isinstance(state, tuple | list) and [[s.shape for s in states] for states in state] == expected[1]
+            fits = fits and all(
+                isinstance(states, tuple | list) and all(s.is_floating_point() and is_strided(s) for s in states)
+                for states in state
             )
         except (TypeError, AttributeError):  # not a tuple of tuples of tensors
             fits = False

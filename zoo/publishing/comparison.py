@@ -42,11 +42,6 @@ class Row:
     """In the unit of results.json, where an accuracy is a fraction."""
     measured: float | None = None
     """Mean over the runs that were measured."""
-    std: float | None = None
-    """Standard deviation over the runs, if there are several (n - 1 in the denominator)."""
-    span: tuple[float, float] | None = None
-    """The lowest and the highest figure of the runs, if there are several. Plots show it, since a run that collapsed puts the
-    mean plus the standard deviation above what any run can reach."""
     runs: int = 0
     """Number of runs that were measured."""
     values: tuple[float, ...] = ()
@@ -76,6 +71,19 @@ class Row:
     """The optimizer step in which that happened, if known."""
     stand_in: str | None = None
     """The paper's dataset if we use another dataset in its place, so that the two figures come from different test sets."""
+
+    @property
+    def std(self) -> float | None:
+        """Standard deviation over the runs, if there are several (n - 1 in the denominator)."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """The lowest and the highest figure of the runs, if there are several.
+
+        Plots show it, since a run that collapsed puts the mean plus the standard deviation above what any run can reach.
+        """
+        return (min(self.values), max(self.values)) if len(self.values) > 1 else None
 
     @property
     def lost(self) -> bool:
@@ -224,8 +232,7 @@ def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Result
     values = [one.value for one in evaluations]
     first, evaluation = measured[0]
     row = replace(
-        row, measured=statistics.fmean(values), std=statistics.stdev(values) if len(values) > 1 else None,
-        span=(min(values), max(values)) if len(values) > 1 else None, n=evaluation.n, split=evaluation.split,
+        row, measured=statistics.fmean(values), n=evaluation.n, split=evaluation.split,
         runs=len(values), values=tuple(values), seeds=tuple(e.seed for e in evaluations if e.seed is not None),
         collapsed=sum(len(run.collapsed_seeds) + _collapsed(run) for run, _ in measured),
         diverged_runs=len(lost) + sum(len(run.diverged_seeds) for run, _ in measured),
@@ -291,7 +298,7 @@ def digest(rows: Sequence[Row]) -> str:
             r.measured,
             r.training_text,
             r.stand_in,
-            r.span,
+            r.values,
             r.runs,
             r.seeds,
             r.n,

@@ -109,26 +109,27 @@ def _has_curve(rows: Sequence[Row]) -> bool:
 def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) -> None:
     """Draw curves of the reported and of the measured figures. Runs of which some collapsed are points beside the curve."""
     for kind, look in looks.items():
+        of_kind = [r for r in rows if r.kind == kind]
         for field, style in SOURCES.items():
             points = sorted(
                 (r.layers, r.measure.scale * y)
-                for r in rows
-                if r.kind == kind and (y := getattr(r, field)) is not None and not (r.mixed and field == "measured")
+                for r in of_kind
+                if (y := getattr(r, field)) is not None and not (r.mixed and field == "measured")
             )
             if points:
                 axis.plot(*zip(*points, strict=True), **look, **style)
-        for r in rows:
-            if r.kind == kind and r.mixed:
+        for r in of_kind:
+            if r.mixed:
                 figures = sorted(
                     (r.measure.scale * value for value in r.values), reverse=not r.measure.higher_is_better
                 )
                 axis.plot([r.layers] * len(figures), figures, linestyle="", **look)
                 axis.plot([r.layers] * r.collapsed, figures[: r.collapsed], **COLLAPSED)
                 continue
-            if r.kind == kind and r.lost:  # on the axis, at the end for the worst figures
+            if r.lost:  # on the axis, at the end for the worst figures
                 worst = 0.0 if r.measure.higher_is_better else 1.0
                 axis.plot(r.layers, worst, transform=axis.get_xaxis_transform(), clip_on=False, **COLLAPSED)
-            if r.kind == kind and r.measured is not None:
+            if r.measured is not None:
                 place = r.layers, r.measure.scale * r.measured
                 if error := _error(r):
                     axis.errorbar(*place, error, color=look["color"], capsize=2)
