@@ -110,7 +110,7 @@ def table(measurements: "Sequence[Measurement]") -> str:
 
     Behind the seconds, in brackets, is their ratio to those of the first row.
     """
-    from zoo.publishing import speed
+    from zoo.publishing.pages import speed
 
     header, rows = speed.speed_rows([row.to_json() for row in measurements])
     return columns(("", *map(str.upper, header)), rows)

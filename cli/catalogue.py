@@ -270,7 +270,8 @@ def compare(
             raise RequestError("The options of compare are for one pattern: leave them out to compare several models.")
         _emit_models(_named(patterns), as_json, costs=True)
         return
-    from zoo.publishing import comparison, literature
+    from zoo.publishing import comparison
+    from zoo.publishing.pages import literature
 
     (pattern,) = patterns or ["*"]
     if patterns and not is_pattern(pattern):

@@ -14,7 +14,7 @@ from zoo.checkpoints import leaderboard
 from zoo.errors import RegistryError, RequestError, TrainingError
 from zoo.networks.builder import build
 from zoo.networks.recurrent import RecurrentNetwork
-from zoo.publishing import leaderboard_page
+from zoo.publishing.pages import leaderboard as leaderboard_page
 from zoo.registry.schema import Schedule
 from zoo.training import evaluation
 from zoo.utils import paths

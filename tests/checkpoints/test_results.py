@@ -11,8 +11,9 @@ from helpers import flip
 from zoo import load, registry
 from zoo.checkpoints import results, tensors
 from zoo.errors import CheckpointError
-from zoo.publishing import cards, comparison, generated, pages
+from zoo.publishing import cards, comparison, generated
 from zoo.publishing.comparison import Row
+from zoo.publishing.pages import measured as measured_page
 from zoo.training.trainer import train
 from zoo.utils import paths
 from zoo.utils.files import sha256
@@ -71,7 +72,7 @@ def test_a_run_that_diverged_in_its_first_epoch_is_recorded_without_a_figure(sma
     (row,) = comparison.rows(measured=True)
     assert row.measured_text == f"diverged in step {step} (epoch 1)"
     assert (row.measured, row.seed_text, row.training_text) == (None, "0", "small, 0 of 3 epochs; diverged")
-    assert generated._unreported() == []
+    assert measured_page._unreported() == []
     card = cards.render(registry.find(name))
     assert f"it ended in step {step} (epoch 1), when the loss or a gradient became infinite or NaN." in card
     assert "- The run diverged before there were weights to measure." in card
@@ -228,7 +229,7 @@ def row(kind, layers, **changes):
 
 def test_the_page_sets_cells_against_depths():
     rows = [row("star", 1, measured=0.75), row("rnn", 2), row("star", 2), row("rnn", 1, task="u", stand_in="others")]
-    page = pages.measured_page(rows)
+    page = measured_page.page(rows)
     assert "| layers | star | rnn |" in page
     assert "| 1 | [75.00 %](../cards/star-1x4-t/README.md) | - |" in page
     assert "| 2 | [50.00 %](../cards/star-2x4-t/README.md) | [50.00 %](../cards/rnn-2x4-t/README.md) |" in page

@@ -28,7 +28,7 @@ from zoo.diagnostics.benchmark import (
     products,
     stack,
 )
-from zoo.publishing import speed
+from zoo.publishing.pages import speed
 from zoo.registry.schema import Config
 
 SMALL = stack("star", 2, 8, steps=6)

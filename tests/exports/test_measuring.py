@@ -17,7 +17,8 @@ from zoo.checkpoints import results
 from zoo.checkpoints.results import RuntimeEvaluation
 from zoo.data.base import IGNORED
 from zoo.errors import StorageError
-from zoo.publishing import cards, export_page
+from zoo.publishing import cards
+from zoo.publishing.pages import exports as exports_page
 from zoo.training import evaluation
 from zoo.utils import files, paths
 
@@ -115,14 +116,16 @@ def test_the_matrix_of_models_and_formats(run: Run, tmp_path: Path, monkeypatch:
 def test_rows_are_stored_and_shown(small_zoo: Callable[..., Path]) -> None:
     small_zoo()
     assert rows.read() == []
-    assert export_page.section() is None
+    assert exports_page.section() is None
     rows.record(ROW)
     rows.record(ROW.model_copy(update={"quantize": "int8"}))
     rows.record(ROW.model_copy(update={"different": 2}))
     assert [(row.quantize, row.different) for row in rows.read()] == [(None, 2), ("int8", 3)]
     rows.record(ROW.model_copy(update={"format": "c"}))
     assert [(row.format, row.quantize) for row in rows.read()] == [("c", None), ("onnx", None), ("onnx", "int8")]
-    assert f"| `{NAME}` | onnx | 1,234 | 12.3 | 4.56 | 1e-05 | 2 of 10,000 | 98.00 % |" in (export_page.section() or "")
+    assert f"| `{NAME}` | onnx | 1,234 | 12.3 | 4.56 | 1e-05 | 2 of 10,000 | 98.00 % |" in (
+        exports_page.section() or ""
+    )
     paths.path("cards", "exports.json").write_text("{")
     with pytest.raises(registry.reader.RegistryError, match="A program writes this file"):
         rows.read()
@@ -133,7 +136,7 @@ def test_the_page_shows_each_model_with_weights_in_each_format(monkeypatch: pyte
     monkeypatch.setattr(
         rows, "read", lambda: [ROW.model_copy(update=quiet), ROW.model_copy(update={"format": "c", "different": 0})]
     )
-    text = export_page.section() or ""
+    text = exports_page.section() or ""
     assert f"| `{NAME}` | 10,000 | 98.82 % | 1e-05, 3 of 10,000 differ | 1e-05 |" in text
     assert "| `bigru-1x200-toxic-parts` | 1,744 | 89.11 % |  | - |" in text
     assert f"| `{NAME}` | onnx |" not in text  # it was not timed
@@ -171,10 +174,10 @@ def test_what_was_measured_of_shipped_models_is_exact() -> None:
 def test_files_beyond_the_bound_are_explained() -> None:
     with pytest.raises(ValidationError, match="a difference of more than 1e-04 needs 'rounding'"):
         rows.Row.model_validate({**ROW.model_dump(), "difference": 2e-4})
-    text = "\n\n".join(export_page._equality([ROW]))
+    text = "\n\n".join(exports_page._equality([ROW]))
     assert "rounding errors" not in text
     far = ROW.model_copy(update={"difference": 2e-4, "rounding": 1.5e-4, "format": "c"})
-    text = "\n\n".join(export_page._equality([ROW, far]))
+    text = "\n\n".join(exports_page._equality([ROW, far]))
     assert "1 of 2 files differ by more than 1e-04" in text
     assert f"`{NAME}` 1.5e-04." in text
 
@@ -182,7 +185,7 @@ def test_files_beyond_the_bound_are_explained() -> None:
 def test_a_comparison_on_a_part_of_the_test_set_says_so() -> None:
     for n, text in ((10_000, "1e-05, 3 of 10,000 differ"), (500, "1e-05, 500 examples, 3 of 500 differ")):
         row = ROW.model_copy(update={"n": n})
-        assert export_page._difference(NAME, "onnx", {(NAME, "onnx"): row}) == text
+        assert exports_page._difference(NAME, "onnx", {(NAME, "onnx"): row}) == text
 
 
 def test_compiled_networks_run_other_lengths_without_compiling_again() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from zoo.checkpoints.results import Evaluation, Results
 from zoo.diagnostics.base import Array, Axis, Result
-from zoo.publishing import claims, matrix_claims
+from zoo.publishing.claims import checks, matrix
 
 Ticks = Sequence[str | int | float]
 
@@ -101,73 +101,73 @@ def lattice(back: float, down: float) -> dict[str, Result]:
     return {"lstm": part(mean=array([[[0.1, down], [back, 1.0]]], loss=("last",)))}
 
 
-def checked(check: Callable[..., claims.Verdict], *arguments: object) -> Callable[..., claims.Verdict]:
+def checked(check: Callable[..., checks.Verdict], *arguments: object) -> Callable[..., checks.Verdict]:
     return lambda results: check(results, *arguments)
 
 
 VANISHING, STEADY = part(gradient=array([[0.01] * 3, [1.0] * 3])), part(gradient=array([[0.5] * 3, [1.0] * 3]))
 CASES = {
-    "ratio": (checked(claims.ratio, "star", 0.2, 5), ratios(star=1.0), ratios(star=6.0)),
-    "lstm_through_time": (claims.lstm_through_time, lattice(0.9, 1e-4), lattice(0.9, 0.5)),
-    "mitigated": (claims.mitigated, ratios(lstm=0.1, lstm_f=0.3, gru=0.4), ratios(lstm=0.1, lstm_f=0.3, gru=0.15)),
-    "much_spread": (claims.much_spread, spreads(lstm_f=2, gru=2, star=1), spreads(lstm_f=2, gru=1.2, star=1)),
+    "ratio": (checked(checks.ratio, "star", 0.2, 5), ratios(star=1.0), ratios(star=6.0)),
+    "lstm_through_time": (checks.lstm_through_time, lattice(0.9, 1e-4), lattice(0.9, 0.5)),
+    "mitigated": (checks.mitigated, ratios(lstm=0.1, lstm_f=0.3, gru=0.4), ratios(lstm=0.1, lstm_f=0.3, gru=0.15)),
+    "much_spread": (checks.much_spread, spreads(lstm_f=2, gru=2, star=1), spreads(lstm_f=2, gru=1.2, star=1)),
     "singular": (
-        checked(claims.singular, "star", 0.5),
+        checked(checks.singular, "star", 0.5),
         {"star": part(values=array([0.5, np.nan]))}, {"star": part(values=array([0.5, 0.51]))}
     ),
-    "first_norms": (checked(claims.first_norms, "rnn", 1, 9), norms(rnn=[(2, 0), (1, 0)]), norms(rnn=[(1, 9), (2, 1)])),
+    "first_norms": (checked(checks.first_norms, "rnn", 1, 9), norms(rnn=[(2, 0), (1, 0)]), norms(rnn=[(1, 9), (2, 1)])),
     "between": (
-        claims.between,
+        checks.between,
         norms(rnn=[(9, 1), (1, 1)], star=[(1, 1), (1, 1)], lstm=[(0.1, 1), (1, 1)]),
         norms(rnn=[(9, 1), (1, 1)], star=[(0.01, 1), (1, 1)], lstm=[(0.1, 1), (1, 1)]),
     ),
-    "stable_norms": (claims.stable_norms, norms(star=[(1, 1.1)], rnn=[(1, 0.1)]), norms(star=[(1, 2)], rnn=[(1, 0.9)])),
-    "early_loss": (claims.early_loss, losses(star=1.0, rnn=2.3), losses(star=2.3, rnn=1.0)),
-    "close_to_zero": (checked(claims.close_to_zero, "last"), errors(0.4, 1.0), errors(0.6, 1.0)),
+    "stable_norms": (checks.stable_norms, norms(star=[(1, 1.1)], rnn=[(1, 0.1)]), norms(star=[(1, 2)], rnn=[(1, 0.9)])),
+    "early_loss": (checks.early_loss, losses(star=1.0, rnn=2.3), losses(star=2.3, rnn=1.0)),
+    "close_to_zero": (checked(checks.close_to_zero, "last"), errors(0.4, 1.0), errors(0.6, 1.0)),
     "parts": (
-        checked(claims.close_to_zero, "last", ("a",)), {**errors(0.4, 1.0), "b": part()}, {**errors(0.6, 1.0), "b": part()}
+        checked(checks.close_to_zero, "last", ("a",)), {**errors(0.4, 1.0), "b": part()}, {**errors(0.6, 1.0), "b": part()}
     ),
-    "late_variance": (claims.late_variance, late(1, 2), late(1, 1.2)),
+    "late_variance": (checks.late_variance, late(1, 2), late(1, 1.2)),
     "larger": (
-        checked(claims.larger, ", x"),
+        checked(checks.larger, ", x"),
         indicators(", x", rnn=3, lstm=2, gru=1), indicators(", x", rnn=2, lstm=3, gru=1),
     ),
     "throughout": (
-        claims.throughout,
+        checks.throughout,
         indicators(", trained", rnn=3, lstm=2, gru=1), indicators(", trained", rnn=3, lstm=1, gru=2),
     ),
-    "over_epochs": (claims.over_epochs, indicators(rnn=3, lstm=2, gru=1), indicators(rnn=2, lstm=3, gru=1)),
+    "over_epochs": (checks.over_epochs, indicators(rnn=3, lstm=2, gru=1), indicators(rnn=2, lstm=3, gru=1)),
     "gates": (
-        checked(claims.gates, "gru", True),
+        checked(checks.gates, "gru", True),
         gates(rnn=RNN, gru={"input z": 0.5, "recurrent z": 1.5}), gates(rnn=RNN, gru={"input z": 1.5, "recurrent z": 0.1}),
     ),
     "inputs": (
-        checked(claims.inputs, "sigmoid", claims.lower_vanish),
+        checked(checks.inputs, "sigmoid", checks.lower_vanish),
         both("sigmoid", VANISHING, STEADY), both("sigmoid", STEADY, VANISHING)
     ),
-    "lower_vanish": (claims.lower_vanish, VANISHING, STEADY),
+    "lower_vanish": (checks.lower_vanish, VANISHING, STEADY),
     "little": (
-        claims.little,
+        checks.little,
         part(loss=array(curve(0.7, 59, 0.69, 0.4)), accuracy=array([0.6] * 150)),
         part(loss=array(curve(0.7, 59, 0.45, 0.4)), accuracy=array([0.6] * 150)),
     ),
-    "saturated": (claims.saturated, histograms(0.6, 0.4, 0.1), histograms(0.6, 0.2, 0.1)),
+    "saturated": (checks.saturated, histograms(0.6, 0.4, 0.1), histograms(0.6, 0.2, 0.1)),
     "means": (
-        claims.means, {"prelu-tuned": part(means=array([-33, 17, -4]))}, {"prelu-tuned": part(means=array([-33, 7, -40]))}
+        checks.means, {"prelu-tuned": part(means=array([-33, 17, -4]))}, {"prelu-tuned": part(means=array([-33, 7, -40]))}
     ),
     "significant": (
-        claims.significant, {"sigmoid": VANISHING, "prelu-tuned": STEADY}, {"sigmoid": STEADY, "prelu-tuned": STEADY}
+        checks.significant, {"sigmoid": VANISHING, "prelu-tuned": STEADY}, {"sigmoid": STEADY, "prelu-tuned": STEADY}
     ),
-    "quick": (claims.quick, part(loss=array(curve(0.7, 19, 0.5, 0.4))), part(loss=array(curve(0.7, 19, 0.6, 0.4)))),
-    "stable": (claims.stable, part(outputs=array([curve(1, 19, 2, 2.2)])), part(outputs=array([curve(1, 19, 2, 3)]))),
-    "grows": (checked(matrix_claims.grows, "p", True), {"p": powers(1.1)}, {"p": powers(0.9)}),
-    "never_grows": (checked(matrix_claims.never_grows, "p"), {"p": spectrum(0.9, 0.9)}, {"p": spectrum(1.01, 0.9)}),
+    "quick": (checks.quick, part(loss=array(curve(0.7, 19, 0.5, 0.4))), part(loss=array(curve(0.7, 19, 0.6, 0.4)))),
+    "stable": (checks.stable, part(outputs=array([curve(1, 19, 2, 2.2)])), part(outputs=array([curve(1, 19, 2, 3)]))),
+    "grows": (checked(matrix.grows, "p", True), {"p": powers(1.1)}, {"p": powers(0.9)}),
+    "never_grows": (checked(matrix.never_grows, "p"), {"p": spectrum(0.9, 0.9)}, {"p": spectrum(1.01, 0.9)}),
     "outlives": (
-        checked(matrix_claims.outlives, "near", "far"),
+        checked(matrix.outlives, "near", "far"),
         {"near": spectrum(0.999, 0.999), "far": spectrum(0.8, 0.8)}, {"near": spectrum(0.9, 0.9), "far": spectrum(0.85, 0.85)},
     ),
     "bounded": (
-        matrix_claims.bounded, {"norm 0.9": powers(0.8), "trained": powers(1.0)}, {"norm 0.9": powers(0.95), "trained": powers(1.0)}
+        matrix.bounded, {"norm 0.9": powers(0.8), "trained": powers(1.0)}, {"norm 0.9": powers(0.95), "trained": powers(1.0)}
     ),
 }  # fmt: skip
 
@@ -182,35 +182,35 @@ def test_a_claim_is_told_from_its_opposite(name: str) -> None:
 
 
 def test_a_length_that_grows_once_has_grown() -> None:
-    assert matrix_claims.never_grows({"p": spectrum(0.9, 1.02)}, "p")[1] is False
+    assert matrix.never_grows({"p": spectrum(0.9, 1.02)}, "p")[1] is False
 
 
 def test_a_bound_holds_from_the_first_product_on() -> None:
     late = part(powers=array([0.95 * 0.8 ** np.arange(20)]), norm=array([0.9]), modulus=array([0.8]))
-    assert matrix_claims.bounded({"norm 0.9": late, "trained": powers(1.0)})[1] is False
+    assert matrix.bounded({"norm 0.9": late, "trained": powers(1.0)})[1] is False
 
 
 def test_numbers_that_cannot_decide_a_claim() -> None:
-    assert claims.explodes(norms(rhn=[(1, 20)]), "rhn")[1] is True
-    assert claims.explodes(norms(rhn=[(1, 2)]), "rhn")[1] is None
-    assert claims.early_loss(losses(star=2.29, rnn=2.3))[1] is None
+    assert checks.explodes(norms(rhn=[(1, 20)]), "rhn")[1] is True
+    assert checks.explodes(norms(rhn=[(1, 2)]), "rhn")[1] is None
+    assert checks.early_loss(losses(star=2.29, rnn=2.3))[1] is None
     chance = indicators(rnn=3, lstm=2, gru=1) | {"rnn": part(indicator=array([[3.0]]), metric=array([0.5]))}
-    assert claims.over_epochs(chance)[1] is None
-    assert claims.Claim("It grows", claims.explodes, ("rhn",)).cells(norms(rhn=[(1, 2)]))[2] == "cannot tell"
+    assert checks.over_epochs(chance)[1] is None
+    assert checks.Claim("It grows", checks.explodes, ("rhn",)).cells(norms(rhn=[(1, 2)]))[2] == "cannot tell"
 
 
 @pytest.mark.parametrize("order", [("rnn", "star", "lstm"), ("star", "lstm", "rnn"), ("lstm", "rnn", "star")])
 def test_what_overflows_or_vanishes_decides_in_any_order(order: Sequence[str]) -> None:
     infinite, none = float("nan"), float("nan")  # as JSON's null is read
-    assert claims.explodes(norms(rhn=[(1, infinite)]), "rhn")[1] is True
+    assert checks.explodes(norms(rhn=[(1, infinite)]), "rhn")[1] is True
     changes = {"rnn": [(1, infinite)], "star": [(1, 1.1)], "lstm": [(0, 0)]}
-    assert claims.stable_norms(norms(**{c: changes[c] for c in order if c != "lstm"}))[1] is True
-    assert claims.stable_norms(norms(**{c: changes[c] for c in order}))[1] is False  # 0 and 0: no change at all
+    assert checks.stable_norms(norms(**{c: changes[c] for c in order if c != "lstm"}))[1] is True
+    assert checks.stable_norms(norms(**{c: changes[c] for c in order}))[1] is False  # 0 and 0: no change at all
     vanished = {"rnn": -9.0, "lstm": none, "gru": none}
-    assert claims.larger(indicators(**{c: vanished.get(c, 0.0) for c in ("rnn", "lstm", "gru")}), "")[1] is True
+    assert checks.larger(indicators(**{c: vanished.get(c, 0.0) for c in ("rnn", "lstm", "gru")}), "")[1] is True
     zeros = indicators(rnn=3, lstm=2, gru=1)
     zeros["rnn"] = part(indicator=array([[none, none, none, none, 3.0]]), metric=array(np.full(5, 0.8)))
-    assert claims.over_epochs(zeros)[1] is False
+    assert checks.over_epochs(zeros)[1] is False
 
 
 def test_the_steps_that_a_claim_is_about_decide() -> None:
@@ -218,29 +218,29 @@ def test_the_steps_that_a_claim_is_about_decide() -> None:
         return {c: part(indicator=array([v]), metric=array([0.2, 0.2, 0.2, 0.8])) for c, v in cells.items()}
 
     last = steps(rnn=[0, 0, 0, 9], lstm=[5, 5, 5, 1], gru=[4, 4, 4, 2])
-    assert claims.larger(last, "")[1] is True
-    assert claims.throughout({f"{c}, trained": r for c, r in last.items()})[1] is False
+    assert checks.larger(last, "")[1] is True
+    assert checks.throughout({f"{c}, trained": r for c, r in last.items()})[1] is False
     most = steps(rnn=[9, 9, 9, 0], lstm=[5, 5, 5, 1], gru=[4, 4, 4, 0.5])
     assert (
-        claims.throughout({f"{c}, trained": r for c, r in most.items()})[1] is False
+        checks.throughout({f"{c}, trained": r for c, r in most.items()})[1] is False
     )  # 90 % of the steps are not 75 %
-    assert claims.over_epochs(most)[1] is True  # the accuracy of the last epoch is above chance
+    assert checks.over_epochs(most)[1] is True  # the accuracy of the last epoch is above chance
     one = {"star": part(ratio=array([0.5, 50.0], loss=LOSSES))}
-    assert claims.ratio(one, "star", 0.2, 5)[1] is False
+    assert checks.ratio(one, "star", 0.2, 5)[1] is False
     updates = {"rnn": part(norm=array([[2.0] + [50.0] * 29, [1.0] * 30]))}
-    assert claims.first_norms(updates, "rnn", 1, 9)[1] is True
+    assert checks.first_norms(updates, "rnn", 1, 9)[1] is True
     first_step = {k: array([[[9.0, 0.1, 0.1]]], against=("last",)) for k in ("mean", "variance")}
-    assert claims.close_to_zero({"a": part(**first_step)}, "last")[1] is True  # 9 beside the root of 9 would be far
+    assert checks.close_to_zero({"a": part(**first_step)}, "last")[1] is True  # 9 beside the root of 9 would be far
     late = {c: part(norm=array([[[v, 1.0]]], layer=(1,), weights=("input",))) for c, v in (("rnn", 0.0), ("gru", 9.0))}
-    assert claims.gates(late, "gru", below=True)[1] is True
+    assert checks.gates(late, "gru", below=True)[1] is True
 
 
 def test_claims_in_the_opposite_direction() -> None:
-    assert matrix_claims.grows({"p": powers(0.9)}, "p", up=False)[1]
-    assert not matrix_claims.grows({"p": powers(1.1)}, "p", up=False)[1]
+    assert matrix.grows({"p": powers(0.9)}, "p", up=False)[1]
+    assert not matrix.grows({"p": powers(1.1)}, "p", up=False)[1]
     above, below = ({"rnn": RNN, "lstm": {"input i": v, "recurrent i": 0.1}} for v in (3.0, 0.3))
-    assert claims.gates(gates(**above), "lstm", below=False)[1]
-    assert not claims.gates(gates(**below), "lstm", below=False)[1]
+    assert checks.gates(gates(**above), "lstm", below=False)[1]
+    assert not checks.gates(gates(**below), "lstm", below=False)[1]
 
 
 def test_accuracies_are_compared_seed_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,26 +253,26 @@ def test_accuracies_are_compared_seed_by_seed(monkeypatch: pytest.MonkeyPatch) -
     runs = {"high": (0.9, 0.8, 0.7), "low": (0.5, 0.6, 0.68), "none": ()}
     recorded = {name: [run(value, seed) for seed, value in enumerate(values)] for name, values in runs.items()}
     monkeypatch.setattr(
-        claims.recorded,
+        checks.recorded,
         "for_model",
         lambda name: Results(evaluations=recorded[name][:1], other_seeds=recorded[name][1:]),
     )
     text = "test accuracy: high 80.00 % ± 10.00 %, low 59.33 % ± 9.02 %; so in 2 of 3 seeds"
-    assert claims.better({}, ["high"], ["low"]) == (text, None)  # the third difference is within the margin
-    assert claims.better({}, ["high"], ["low"], margin=0.0)[1] is True
-    assert claims.better({}, ["low"], ["high"])[1] is False
-    assert claims.better({}, ["high"], ["none"])[1] is None
+    assert checks.better({}, ["high"], ["low"]) == (text, None)  # the third difference is within the margin
+    assert checks.better({}, ["high"], ["low"], margin=0.0)[1] is True
+    assert checks.better({}, ["low"], ["high"])[1] is False
+    assert checks.better({}, ["high"], ["none"])[1] is None
 
 
 def test_a_network_that_has_not_learnt_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    check = claims.close_to_zero, "last", ("a",)
+    check = checks.close_to_zero, "last", ("a",)
     found = {**errors(0.4, 1.0), "b": part()}
-    assert claims.learnt(found, "rin-1x100-adding-200", 1 / 6, *check) == claims.close_to_zero(found, "last", ("a",))
-    text, same = claims.learnt(found, "lstm-1x100-adding-200", 1 / 6, *check)
+    assert checks.learnt(found, "rin-1x100-adding-200", 1 / 6, *check) == checks.close_to_zero(found, "last", ("a",))
+    text, same = checks.learnt(found, "lstm-1x100-adding-200", 1 / 6, *check)
     assert "0.166, of a constant prediction 0.167" in text
     assert same is None
-    monkeypatch.setattr(claims.recorded, "for_model", lambda name: Results())
-    text, same = claims.learnt(found, "rin-1x100-adding-200", 1 / 6, *check)
+    monkeypatch.setattr(checks.recorded, "for_model", lambda name: Results())
+    text, same = checks.learnt(found, "rin-1x100-adding-200", 1 / 6, *check)
     assert "not measured" in text
     assert same is None
 
@@ -280,7 +280,7 @@ def test_a_network_that_has_not_learnt_decides_nothing(monkeypatch: pytest.Monke
 def test_every_check_has_a_case() -> None:
     public = {
         n
-        for module in (claims, matrix_claims)
+        for module in (checks, matrix)
         for n, f in inspect.getmembers(module, inspect.isfunction)
         if not n.startswith("_") and f.__module__ == module.__name__
     }

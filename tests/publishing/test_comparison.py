@@ -17,9 +17,12 @@ from zoo import build, registry
 from zoo.checkpoints import results
 from zoo.errors import RequestError, UnknownNameError
 from zoo.networks import loading
-from zoo.publishing import cards, comparison, generated, pages, plots
+from zoo.publishing import cards, comparison, generated, plots
 from zoo.publishing.comparison import Row
 from zoo.publishing.means import means
+from zoo.publishing.pages import measured as measured_page
+from zoo.publishing.pages import models as models_page
+from zoo.publishing.pages import papers as papers_page
 from zoo.publishing.starters import STARTERS
 from zoo.training.evaluation import evaluate
 from zoo.utils import paths
@@ -326,14 +329,14 @@ def test_without_matplotlib_the_error_names_the_extra(
 
 def test_the_pages_hold_every_figure_and_link_what_was_measured() -> None:
     for paper in comparison.reporting_papers():
-        page = pages.comparison_page(paper, comparison.rows(paper=paper))
+        page = papers_page.page(paper, comparison.rows(paper=paper))
         figures = [f for m in registry.models().values() for f in m.reported if f.paper == paper]
         assert page.count("\n| `") + page.count("\n| [`") == len(figures)
         assert (f"({paper}.svg)" in page) == any(row.measured is not None for row in comparison.rows(paper=paper))
         assert f"docs/{paper}.md" in (paths.path("README.md")).read_text()
     assert (
         f"[`star-16x64-pmnist`](../cards/star-16x64-pmnist/README.md) | 92.4 % | {_measured('star-16x64-pmnist')} % | "
-        in (pages.comparison_page("star", comparison.rows(paper="star")))
+        in (papers_page.page("star", comparison.rows(paper="star")))
     )
 
 
@@ -341,12 +344,12 @@ def test_every_task_family_with_weights_has_a_starter() -> None:
     families = {registry.find(name).task.family for name in registry.list_models(pretrained=True)}
     assert {registry.find(name).task.family for name in STARTERS} == families
     rows = [(registry.find(name), results.for_model(name), cards.counts(name)) for name in STARTERS]
-    table = pages.starters_table(rows, "")
+    table = models_page.starters(rows, "")
     assert table.count("\n| [`") == len(STARTERS) <= len(families) + 1
     first = "| [`star-16x64-pmnist`](cards/star-16x64-pmnist/README.md) | permuted pixel-by-pixel MNIST | 191,242 | "
     assert f"{first}{_measured('star-16x64-pmnist')} % | 92.4 % |" in table
     assert "| mean squared error 0.00" in table
-    assert "(../cards/star-16x64-pmnist/README.md)" in pages.models_table(rows, "../")
+    assert "(../cards/star-16x64-pmnist/README.md)" in models_page.table(rows, "../")
 
 
 def test_marked_parts_are_filled_and_the_text_around_them_is_kept() -> None:
@@ -419,10 +422,10 @@ def test_the_other_seeds_on_a_card_count(small_zoo: Zoo, tmp_path: Path) -> None
 def test_a_collapsed_run_is_marked_in_table_and_plot(tmp_path: Path) -> None:
     row = Row("rnn-1x8-t", "rnn", 1, 8, "t", "a task", "data", "accuracy", measured=0.1, n=5, runs=1, split="test")
     rows = [row, replace(row, layers=2), replace(row, layers=4)]
-    assert "collapsed" not in pages.measured_page(rows) + drawn(rows, tmp_path / "plain.svg")
+    assert "collapsed" not in measured_page.page(rows) + drawn(rows, tmp_path / "plain.svg")
     rows[2] = replace(rows[2], collapsed=1, recipe="brief", epochs_done=2, epochs=5)
-    assert pages.measured_page(rows).count(") collapsed") == 1
-    assert "2 of 5 epochs; collapsed" in pages.measured_page(rows)
+    assert measured_page.page(rows).count(") collapsed") == 1
+    assert "2 of 5 epochs; collapsed" in measured_page.page(rows)
     assert "collapsed" in drawn(rows, tmp_path / "marked.svg")
 
 

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from zoo.checkpoints import results
-from zoo.publishing import comparison, depth_claims, depth_page, pages
-from zoo.publishing.claims import Verdict
-from zoo.publishing.depth_claims import Runs
+from zoo.publishing import comparison
+from zoo.publishing.claims import depth as depth_claims
+from zoo.publishing.claims.checks import Verdict
+from zoo.publishing.claims.depth import Runs
+from zoo.publishing.pages import depth as depth_page
+from zoo.publishing.pages import papers
 
 
 def runs(*accuracies: float, diverged: int = 0) -> Runs:
@@ -88,7 +91,7 @@ def test_a_run_that_diverged_has_no_accuracy_but_counts() -> None:
 
 def test_the_page_has_every_stored_run() -> None:
     page = depth_page.page()
-    stored = depth_claims.recorded(row.model for row in depth_page.rows())
+    stored = depth_claims.recorded(row.model for row in depth_page.measured())
     assert set(stored) == {"rnn", "lstm", "lstm-f", "rhn", "star"}
     assert all(list(layers) == [1, 2, 4, 8, 12, 16] for layers in stored.values())
     assert all(each.count == 3 for layers in stored.values() for each in layers.values())
@@ -108,9 +111,9 @@ def test_the_comparison_has_the_claims_and_names_what_is_not_trained() -> None:
     waiting = [r.model for r in rows if r.table == "Table 3" and r.task in depth_claims.TASKS and not r.has_run]
     assert re.findall(r"`(\S+-\dx\d+-\S+|\S+-\d\dx\d+-\S+)`", section) == waiting
     assert section.count("\n| ") == 2 * (len(depth_claims.CLAIMS) + 2)
-    assert section in pages.comparison_page("star", rows, section)
+    assert section in papers.page("star", rows)
     assert depth_claims.by_task([row for row in rows if row.kind != "rhn"]) == []  # as another zoo may have it
-    assert "What the paper claims" not in pages.comparison_page("star", rows)
+    assert "What the paper claims" not in papers.page("rin", comparison.rows(paper="rin"))
 
 
 def test_claims_of_only_one_fail_if_another_is_close() -> None:

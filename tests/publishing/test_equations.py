@@ -4,7 +4,7 @@ import re
 
 from zoo import registry
 from zoo.cells import CELLS, cell_class
-from zoo.publishing import equations
+from zoo.publishing.pages import equations
 
 
 def test_every_cell_is_listed_once_with_its_source_equations_and_options() -> None:

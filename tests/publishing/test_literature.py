@@ -9,7 +9,8 @@ import pytest
 
 from zoo import registry
 from zoo.checkpoints import results
-from zoo.publishing import cards, comparison, literature
+from zoo.publishing import cards, comparison
+from zoo.publishing.pages import literature
 from zoo.utils import paths
 
 Run = Callable[..., tuple[int, str, str]]

@@ -18,7 +18,9 @@ from zoo import registry
 from zoo.cells import CELLS, cell_class
 from zoo.diagnostics.base import Array, Axis, Result
 from zoo.exports.formats import FORMATS
-from zoo.publishing import analysis_pages, comparison, depth_claims, release
+from zoo.publishing import comparison, release
+from zoo.publishing.claims import depth as depth_claims
+from zoo.publishing.pages import diagnostics
 from zoo.publishing.site import (
     analyses,
     builder,
@@ -380,7 +382,7 @@ def test_the_claims_of_papers_as_the_documents_have_them() -> None:
 
 
 def test_the_studies_of_the_explorable_exist() -> None:
-    assert all(analysis_pages.study(name) for name in pages.LATTICE_STUDIES)
+    assert all(diagnostics.study(name) for name in pages.LATTICE_STUDIES)
 
 
 def test_a_page_says_why_its_network_does_not_run() -> None:

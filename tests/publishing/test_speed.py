@@ -12,7 +12,7 @@ from zoo.diagnostics.benchmark import (
     STREAMING,
     TRAINING,
 )
-from zoo.publishing import speed
+from zoo.publishing.pages import speed
 from zoo.utils import paths
 
 

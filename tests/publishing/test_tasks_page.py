@@ -4,8 +4,8 @@ import pytest
 
 from zoo import registry
 from zoo.checkpoints.results import Evaluation, Results
-from zoo.publishing import tasks_page
-from zoo.publishing.speed import measurements
+from zoo.publishing.pages import tasks as tasks_page
+from zoo.publishing.pages.speed import measurements
 
 
 def rows(page: str, first: str) -> list[list[str]]:

@@ -15,7 +15,7 @@ from ..cells.properties import PROPERTIES, cells_with, properties_of
 from ..registry.index import Summary
 from ..registry.schema import Architecture, Config, Interface, Paper
 from ..utils.text import markdown
-from . import leaderboard_page
+from .pages import leaderboard
 
 TERMS = ("n^2", "n d", "n", "d", "1")
 """Terms of the formula for the number of parameters of one layer of n units, which reads d features."""
@@ -67,7 +67,7 @@ def _facts(cell: str, summaries: Mapping[str, Summary]) -> CellFacts:
     return CellFacts(
         cell, row.title, inspect.cleandoc(cls.__doc__ or ""), tuple(cls.inputs), tuple(_network(cell, 8, 1)[1]), options,
         properties_of(cell), parameters(cell), scan(cell), _source(paper) if paper else row.paper,
-        len(models), sorted(name for name, model in models.items() if model.pretrained), leaderboard_page.standing(cell),
+        len(models), sorted(name for name, model in models.items() if model.pretrained), leaderboard.standing(cell),
     )  # fmt: skip
 
 

@@ -11,28 +11,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import registry
-from ..checkpoints import leaderboard, results
+from ..checkpoints import results
 from ..diagnostics import drawing
 from ..errors import ZooError
 from ..networks import sizes
 from ..registry import catalogue, lock
 from ..utils import files, paths
-from . import (
-    analysis_pages,
-    atlas,
-    cards,
-    comparison,
-    depth_claims,
-    depth_page,
+from . import atlas, cards, comparison, lattices, plots
+from .pages import (
+    depth,
+    diagnostics,
     equations,
-    export_page,
-    lattices,
-    leaderboard_page,
+    exports,
+    leaderboard,
     literature,
-    pages,
-    plots,
+    measured,
+    models,
+    papers,
     speed,
-    tasks_page,
+    tasks,
 )
 
 TEMPLATES = ("README.md", "docs/cells.md", "docs/export.md", "docs/models.md", "docs/speed.md")
@@ -43,56 +40,38 @@ MARK, END = "<!-- generated: {} -->", "<!-- end of generated -->"
 def outputs() -> dict[Path, str]:
     """Return {path: content} of every generated text file."""
     counts = {name: sizes.counts(name) for name in registry.models()}
-    models = [(registry.find(name), results.for_model(name), count) for name, count in counts.items()]
+    rows = [(registry.find(name), results.for_model(name), count) for name, count in counts.items()]
     locked = lock.load_lock().model_copy(update={"counts": counts, "index": catalogue.build_index()})
     texts = {paths.path(*lock.FILE): lock.dump(locked).decode()}
-    for entry, recorded, count in models:
+    for entry, recorded, count in rows:
         if entry.weights or recorded.evaluations or recorded.unmeasurable:
             card = cards.compose(entry, recorded, count, lattices.section(entry.name))
             texts[paths.path("cards", entry.name, "README.md")] = card
-    return texts | (_documents(models) if paths.is_checkout() else {})
+    return texts | (_documents(rows) if paths.is_checkout() else {})
 
 
-def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
+def _documents(rows: Sequence[models.ModelRow]) -> dict[Path, str]:
     """Return {path: content} of README.md and of the pages of docs/."""
-    by_paper = {paper: comparison.rows(paper=paper) for paper in comparison.reporting_papers()}
-    claims = {depth_claims.PAPER: depth_claims.section}
-    texts = {
-        paths.path("docs", f"{paper}.md"): pages.comparison_page(
-            paper, rows, claims[paper](rows) if paper in claims else "", paper in analysis_pages.papers()
-        )
-        for paper, rows in by_paper.items()
-    }
-    texts[paths.path(*pages.MEASURED)] = pages.measured_page(_unreported())
-    texts[paths.path(*tasks_page.PAGE)] = tasks_page.page()
-    texts[paths.path(*literature.PAGE)] = literature.page(models)
-    if leaderboard.read():
-        texts[paths.path(*leaderboard_page.PAGE)] = leaderboard_page.page()
-    if depth_page.rows():  # another zoo has none
-        texts[paths.path(*depth_page.PAGE)] = depth_page.page()
-    texts |= analysis_pages.pages()
-    pretrained = [row for row in models if row[0].weights]
+    texts = literature.pages(rows)
+    for written in (depth, diagnostics, leaderboard, measured, papers, tasks):
+        texts |= written.pages()
+    pretrained = [row for row in rows if row[0].weights]
     for name in TEMPLATES:
         path = paths.path(name)
         if path.exists():
             root = "../" * name.count("/")
             parts = {
-                "starters": pages.starters_table(pretrained, root),
-                "models": pages.models_table(pretrained, root),
-                "papers": pages.papers_list(by_paper, root),
+                "starters": models.starters(pretrained, root),
+                "models": models.table(pretrained, root),
+                "papers": papers.links(root),
                 "speed": speed.section(root),
-                "exports": export_page.section(),
+                "exports": exports.section(),
                 "properties": atlas.meanings(),
                 "cells": atlas.table(),
                 "equations": equations.section(),
             }
             texts[path] = _filled(path.read_text(encoding="utf-8"), parts)
     return texts
-
-
-def _unreported() -> list[comparison.Row]:
-    """Return the rows of the models with a measured figure and no reported one."""
-    return [row for row in comparison.rows() if row.paper is None and row.measured is not None]
 
 
 def _filled(text: str, parts: dict[str, str | None]) -> str:
@@ -120,17 +99,8 @@ def _replaced(text: str, mark: str, content: str) -> str:
 
 
 def drawings() -> dict[Path, Sequence[comparison.Row]]:
-    """Return {path: rows} of every comparison plot; empty outside the repository. Papers without a measured figure have none."""
-    if not paths.is_checkout():
-        return {}
-    by_paper = {paths.path("docs", f"{p}.svg"): comparison.rows(paper=p) for p in comparison.reporting_papers()}
-    rows: dict[Path, Sequence[comparison.Row]] = {
-        path: of_paper for path, of_paper in by_paper.items() if any(r.measured is not None for r in of_paper)
-    }
-    rows[paths.path(*pages.DEPTHS)] = pages.at_depths(_unreported())
-    if depth_page.rows():  # another zoo has none
-        rows[paths.path(*depth_page.PICTURE)] = depth_page.rows()
-    return rows
+    """Return {path: rows} of every comparison plot; empty outside the repository."""
+    return {**depth.plots(), **measured.plots(), **papers.plots()} if paths.is_checkout() else {}
 
 
 def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:
@@ -151,7 +121,7 @@ def stale_pictures() -> dict[Path, tuple[drawing.TitledResults, str]]:
 
     Pages and cards have such pictures. A picture is out of date if its file lacks the digest of its content.
     """
-    pictures = analysis_pages.pictures() if paths.is_checkout() else {}
+    pictures = diagnostics.pictures() if paths.is_checkout() else {}
     for name in registry.list_models(pretrained=True):
         if content := lattices.picture(name):
             pictures[paths.path("cards", name, lattices.PICTURE)] = content, "maps"

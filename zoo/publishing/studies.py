@@ -27,7 +27,7 @@ from ..networks.builder import build
 from ..registry.schema import Config
 from ..utils import files, paths, provenance
 from . import lattices
-from .analysis_pages import FOLDER
+from .pages.diagnostics import FOLDER
 
 Parts = Iterator[tuple[str, str, Result]]
 """The content of a study: yields (title, key of ANALYSES, result) for each analysis of a network."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ... import registry
-from .. import literature
+from ..pages import literature
 from . import charts
 from .facts import ModelFacts
 from .templating import Site

@@ -15,7 +15,8 @@ from ...cells import CELLS, ROWS, cell_class
 from ...diagnostics.base import Result
 from ...errors import DataError
 from ...utils.text import counted
-from .. import analysis_pages, atlas, comparison, lattices, speed
+from .. import atlas, comparison, lattices
+from ..pages import diagnostics, speed
 from . import analyses, charts, documents, facts, literature, markup, mathml, model_page, papers
 from .charts import Point
 from .facts import ModelFacts
@@ -170,7 +171,7 @@ def _cells(site: Site, models: Sequence[ModelFacts]) -> None:
 def _gradients_of(cell: str) -> list[analyses.Picture]:
     """Return charts of the gradients in a cell's random networks, from a stored study."""
     for study in LATTICE_STUDIES:
-        results = analysis_pages.study(study) or {}
+        results = diagnostics.study(study) or {}
         if cell in results:
             return analyses.lattice(results[cell].arrays["mean"], "")
     return []
@@ -255,7 +256,7 @@ def _stored_lattices() -> list[dict[str, Any]]:
     """Return the stored gradient norms of random networks as JSON data: one item for each cell, depth and number of steps."""
     stored: list[tuple[str, Result]] = []
     for study in LATTICE_STUDIES:
-        stored += (analysis_pages.study(study) or {}).items()
+        stored += (diagnostics.study(study) or {}).items()
     for name in registry.list_models():
         if (kept := lattices.stored(name)) is not None:
             stored.append((name, kept))
@@ -289,7 +290,7 @@ def _why(site: Site, stored: Sequence[dict[str, Any]]) -> None:
     """Add the interactive page on gradients, by cell, number of layers and number of steps. stored: the lattices."""
     if not stored:
         return
-    of_paper = analysis_pages.study(LATTICE_STUDIES[0]) or {}
+    of_paper = diagnostics.study(LATTICE_STUDIES[0]) or {}
     first = [
         (cell, picture)
         for cell, result in of_paper.items()

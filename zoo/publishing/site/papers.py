@@ -7,8 +7,10 @@ from itertools import groupby
 from markupsafe import Markup
 
 from ... import registry
-from .. import analysis_pages, comparison, depth_claims
+from .. import comparison
+from ..claims import depth
 from ..comparison import Row
+from ..pages import diagnostics
 from . import charts, markup
 from .analyses import Picture, pictures
 from .charts import Series
@@ -89,19 +91,19 @@ def claims(key: str, figures: Sequence[Row], link: markup.LinkMap) -> list[Claim
     found = [
         Claimed(
             f"Depth: {title}",
-            markup.inline(f"{depth_claims.rules()} {note}", "docs", link),
+            markup.inline(f"{depth.rules()} {note}", "docs", link),
             (),
-            depth_claims.verdicts(depths),
+            depth.verdicts(depths),
         )
-        for title, note, depths in (depth_claims.by_task(figures) if key == depth_claims.PAPER else ())
+        for title, note, depths in (depth.by_task(figures) if key == depth.PAPER else ())
     ]
-    for figure in analysis_pages.FIGURES:
-        results = analysis_pages.study(figure.study)
+    for figure in diagnostics.FIGURES:
+        results = diagnostics.study(figure.study)
         if figure.paper == key and results is not None:
             parts = {title: results[title] for title in figure.parts or results}
             shown = pictures(parts, figure.plot, figure.arrays)
-            note = f"{figure.note}{analysis_pages.random_networks(results)}"
-            text = markup.inline(note, "/".join(analysis_pages.FOLDER), link)
+            note = f"{figure.note}{diagnostics.random_networks(results)}"
+            text = markup.inline(note, "/".join(diagnostics.FOLDER), link)
             found.append(Claimed(figure.title, text, shown, [claim.cells(results) for claim in figure.claims]))
     return found
 
@@ -111,7 +113,7 @@ def paper_keys() -> list[str]:
     known = registry.load_registry().papers
     studied = {
         figure.paper
-        for figure in analysis_pages.FIGURES
-        if figure.paper in known and analysis_pages.study(figure.study) is not None
+        for figure in diagnostics.FIGURES
+        if figure.paper in known and diagnostics.study(figure.study) is not None
     }
     return sorted({*comparison.reporting_papers(), *studied})

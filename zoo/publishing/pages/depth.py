@@ -4,26 +4,41 @@ Turkoglu et al. 2019 train each cell on sequences of 784 steps. Here sequences h
 trained on a CPU.
 """
 
-from .. import registry
-from ..utils.text import markdown
-from . import comparison, depth_claims
+from collections.abc import Sequence
+from pathlib import Path
+
+from ... import registry
+from ...utils import paths
+from ...utils.text import markdown
+from ..claims import depth
+from ..comparison import Row, rows
 
 PAGE, PICTURE = ("docs", "depth.md"), ("docs", "depth.svg")
 STUDY, TASK = "star-mnist-196", "pmnist-196"
 
 
-def rows() -> list[comparison.Row]:
-    """Return the measured figures of the networks that the page compares, as rows of zoo.publishing.comparison."""
-    return [row for row in comparison.rows(task=TASK, measured=True) if row.recipe == STUDY]
+def pages() -> dict[Path, str]:
+    """Return the text of the page, by path; nothing in a zoo without the study."""
+    return {paths.path(*PAGE): page()} if measured() else {}
+
+
+def plots() -> dict[Path, Sequence[Row]]:
+    """Return {path: rows} of the page's plot; nothing in a zoo without the study."""
+    return {paths.path(*PICTURE): measured()} if measured() else {}
+
+
+def measured() -> list[Row]:
+    """Return the measured figures of the networks that the page compares."""
+    return [row for row in rows(task=TASK, measured=True) if row.recipe == STUDY]
 
 
 def page() -> str:
     """Return the text of docs/depth.md."""
     study = registry.load_registry().studies[STUDY]
     recipe, (grid,) = study.recipes[STUDY], study.grids.values()
-    depths = depth_claims.recorded(name for name, model in registry.models().items() if model.recipe == STUDY)
+    depths = depth.recorded(name for name, model in registry.models().items() if model.recipe == STUDY)
     layers = sorted({n for of_cell in depths.values() for n in of_cell})
-    by_place = {(row.kind, row.layers): row for row in rows()}
+    by_place = {(row.kind, row.layers): row for row in measured()}
     table = [
         (str(n), *(_figure(by_place[cell, n]) if depths[cell][n].count else "-" for cell in depths)) for n in layers
     ]
@@ -40,11 +55,11 @@ def page() -> str:
             "`rnnzoo train star-16x32-pmnist-196 --seeds 0-2` trains one of these networks again, and `rnnzoo compare '*-196' --measured` "
             "prints these rows.",
             "## What the paper claims",
-            depth_claims.rules(),
-            depth_claims.table(depths),
+            depth.rules(),
+            depth.table(depths),
         ]
     ) + "\n"  # fmt: skip
 
 
-def _figure(row: comparison.Row) -> str:
+def _figure(row: Row) -> str:
     return f"[{row.measured_text}](../cards/{row.model}/README.md)"

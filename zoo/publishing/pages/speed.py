@@ -5,8 +5,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..utils import paths
-from ..utils.text import counted, markdown
+from ...utils import paths
+from ...utils.text import counted, markdown
 
 UNITS = {"forward": (1, "s"), "forward + backward": (1, "s"), "streamed step": (1e6, "µs")}
 """By pass of a benchmark: (factor from seconds to the displayed unit, name of that unit)."""

@@ -7,14 +7,15 @@ import pytest
 from zoo import registry
 from zoo.checkpoints import results
 from zoo.errors import RequestError
-from zoo.publishing import analysis_pages, studies
+from zoo.publishing import studies
+from zoo.publishing.pages import diagnostics
 from zoo.utils import paths
 
 
 def test_stored_studies_are_of_the_weights_that_are_published() -> None:
     seen = set()
     for name in studies.STUDIES:
-        for part in (analysis_pages.study(name) or {}).values():
+        for part in (diagnostics.study(name) or {}).values():
             if not str(part.setting.get("with", "")).startswith("trained"):
                 continue
             entry = registry.find(part.setting["of"])
@@ -34,7 +35,7 @@ def test_a_study_of_trained_networks_takes_no_others(tmp_path: Path) -> None:
 
 
 def test_the_readme_says_by_what_factors_gradients_shrink() -> None:
-    study = analysis_pages.study("star-lattice")
+    study = diagnostics.study("star-lattice")
     assert study is not None
     ratios = (float(study[cell].ratio.at(loss="last").values) for cell in ("lstm", "star"))
     lstm, star = (float(f"{1 / ratio:.2g}") for ratio in ratios)
@@ -44,15 +45,15 @@ def test_the_readme_says_by_what_factors_gradients_shrink() -> None:
 
 
 def test_pages_show_every_figure_and_verdict() -> None:
-    shown = analysis_pages.pages()
-    assert {figure.paper for figure in analysis_pages.FIGURES} <= set(registry.load_registry().papers)
-    for figure in analysis_pages.FIGURES:
-        path = paths.path(*analysis_pages.FOLDER, f"{figure.paper}.md")
+    shown = diagnostics.pages()
+    assert {figure.paper for figure in diagnostics.FIGURES} <= set(registry.load_registry().papers)
+    for figure in diagnostics.FIGURES:
+        path = paths.path(*diagnostics.FOLDER, f"{figure.paper}.md")
         assert figure.title in shown[path], figure.study
         for claim in figure.claims:
             assert claim.text in shown[path]
     for text in shown.values():
         rows = [line for line in text.splitlines() if line.startswith("| ")]
         assert {line.replace("\\|", "").count("|") for line in rows} == {4}  # three columns, whatever stands in them
-    for path in analysis_pages.pictures():
+    for path in diagnostics.pictures():
         assert path.stat().st_size < 150_000

@@ -2,13 +2,14 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import yaml
 
-from ..checkpoints import leaderboard
-from ..registry import load_registry
-from ..utils import paths
-from ..utils.text import capitalised, counted, markdown
+from ...checkpoints import leaderboard
+from ...registry import load_registry
+from ...utils import paths
+from ...utils.text import capitalised, counted, markdown
 from .speed import significant
 
 PAGE = ("docs", "leaderboard.md")
@@ -17,6 +18,11 @@ YARDSTICK = "lstm"
 """The cell that every other one is compared with."""
 FEWEST = 8
 """The least number of cells that the tasks compared with one another have in common."""
+
+
+def pages() -> dict[Path, str]:
+    """Return the text of docs/leaderboard.md, by path; nothing if nothing was measured."""
+    return {paths.path(*PAGE): page()} if leaderboard.read() else {}
 
 
 def page() -> str:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from .. import registry
-from ..checkpoints import results
-from ..utils.text import capitalised, markdown
-from .claims import Claim, Verdict
-from .comparison import Row
+from ... import registry
+from ...checkpoints import results
+from ...utils.text import capitalised, markdown
+from ..comparison import Row
+from .checks import Claim, Verdict
 
 PAPER, TABLE, TASKS = "star", "Table 3", ("pmnist", "smnist")
 """The paper, its table of accuracies at each depth, and its tasks that we have."""

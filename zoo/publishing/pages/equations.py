@@ -3,9 +3,9 @@
 import inspect
 import re
 
-from ..cells import CELLS, cell_class
-from ..cells.rows import Number
-from ..registry import load_registry
+from ...cells import CELLS, cell_class
+from ...cells.rows import Number
+from ...registry import load_registry
 
 
 def section() -> str:

@@ -6,12 +6,12 @@ Reads the measurements in cards/exports.json and benchmarks/export_steps.json. D
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import registry
-from ..checkpoints import exported as rows
-from ..checkpoints import results
-from ..exports.formats import FORMATS, GRAPHS, why_not
-from ..registry.metrics import METRICS
-from ..utils.text import markdown
+from ... import registry
+from ...checkpoints import exported as rows
+from ...checkpoints import results
+from ...exports.formats import FORMATS, GRAPHS, why_not
+from ...registry.metrics import METRICS
+from ...utils.text import markdown
 from .speed import measurements, provenance, significant
 
 Measured = Mapping[tuple[str, str], rows.Row]

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ..diagnostics.base import Result, read_results
-from ..diagnostics.drawing import TitledResults
-from ..registry import load_registry
-from ..utils import paths
-from ..utils.text import markdown
-from . import claims, matrix_claims
-from .claims import Claim, Results
+from ...diagnostics.base import Result, read_results
+from ...diagnostics.drawing import TitledResults
+from ...registry import load_registry
+from ...utils import paths
+from ...utils.text import markdown
+from ..claims import checks, matrix
+from ..claims.checks import Claim, Results
 
 FOLDER = ("docs", "diagnostics")
 
@@ -48,77 +48,77 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "star", "jacobian", "Sections 3.1 and 4: singular values at the zero state", "star-jacobian",
         "One layer of 32 units at x = h = 0 with orthogonal weights, in float64; the LSTM's c is held constant.", "curves",
-        (Claim("vRNN: all singular values of both Jacobians are 1", claims.singular, ("rnn", 1.0)),
-         Claim("LSTM: they drop to 0.25", claims.singular, ("lstm", 0.25)),
-         Claim("STAR: they are 0.5", claims.singular, ("star", 0.5))),
+        (Claim("vRNN: all singular values of both Jacobians are 1", checks.singular, ("rnn", 1.0)),
+         Claim("LSTM: they drop to 0.25", checks.singular, ("lstm", 0.25)),
+         Claim("STAR: they are 0.5", checks.singular, ("star", 0.5))),
     ),
     Figure(
         "star", "fig2", "Fig. 2: mean gradient magnitude", "star-lattice",
         f"{SMALL}; every output receives an error of length 1, so that the colours of one row are comparable.", "maps",
-        (Claim("vRNN: amplified towards earlier steps and lower layers", claims.ratio, ("rnn", 1.0, np.inf)),
-         Claim("LSTM: attenuated", claims.ratio, ("lstm", 0.0, 0.01)),
-         Claim("LSTM: propagates relatively well through time, vanishes quickly through layers", claims.lstm_through_time),
-         Claim("STAR: approximately preserved (here: within a factor of five)", claims.ratio, ("star", 0.2, 5.0))),
+        (Claim("vRNN: amplified towards earlier steps and lower layers", checks.ratio, ("rnn", 1.0, np.inf)),
+         Claim("LSTM: attenuated", checks.ratio, ("lstm", 0.0, 0.01)),
+         Claim("LSTM: propagates relatively well through time, vanishes quickly through layers", checks.lstm_through_time),
+         Claim("STAR: approximately preserved (here: within a factor of five)", checks.ratio, ("star", 0.2, 5.0))),
         parts=("rnn", "lstm", "star"), arrays=("mean",),
     ),
     Figure(
         "star", "fig6", "Fig. 6: mean gradient magnitude of LSTM w/f, GRU and STAR", "star-lattice", SMALL + ".", "maps",
-        (Claim("GRU and LSTM w/f mitigate the attenuation to some degree", claims.mitigated),),
+        (Claim("GRU and LSTM w/f mitigate the attenuation to some degree", checks.mitigated),),
         parts=("lstm-f", "gru", "star"), arrays=("mean",),
     ),
     Figure(
         "star", "fig7", "Fig. 7: mean-normalised standard deviation", "star-lattice", SMALL + ".", "maps",
-        (Claim("GRU and LSTM w/f vary much more over runs than STAR", claims.much_spread),),
+        (Claim("GRU and LSTM w/f vary much more over runs than STAR", checks.much_spread),),
         parts=("lstm-f", "gru", "star"), arrays=("spread",),
     ),
     Figure(
         "star", "fig2-weights", "Fig. 2 without biases", "star-lattice-weights",
         "The paper's parameters include biases. Without them the LSTM's picture is misleading: in the lower layers small errors "
         "meet large inputs, and in the upper layers large errors meet inputs that vanished on their way up.", "maps",
-        (Claim("LSTM: attenuated (here for the weights alone)", claims.ratio, ("lstm", 0.0, 0.01)),),
+        (Claim("LSTM: attenuated (here for the weights alone)", checks.ratio, ("lstm", 0.0, 0.01)),),
         arrays=("mean",),
     ),
     Figure(
         "star", "fig3", "Fig. 3: gradient norms of 12 layers on pixel-by-pixel MNIST", "star-training",
         "12 layers of 128 units, 784 steps and Adam at 1e-3 as in the paper, but 40 updates of batches of 20 instead of a whole "
         "epoch of batches of 100.", "curves",
-        (Claim("vRNN: the propagation increases the gradients", claims.first_norms, ("rnn", 1.0, np.inf)),
-         Claim("LSTM: it shrinks them", claims.first_norms, ("lstm", 0.0, 0.1)),
-         Claim("STAR's singular values lie between the LSTM's and the vRNN's (section 4; here its gradients)", claims.between),
-         Claim("STAR's norms remain stable in the first epoch, the others' do not", claims.stable_norms),
-         Claim("RHN: the gradients explode within the first epoch", claims.explodes, ("rhn",)),
-         Claim("STAR alone learns in the first epoch", claims.early_loss)),
+        (Claim("vRNN: the propagation increases the gradients", checks.first_norms, ("rnn", 1.0, np.inf)),
+         Claim("LSTM: it shrinks them", checks.first_norms, ("lstm", 0.0, 0.1)),
+         Claim("STAR's singular values lie between the LSTM's and the vRNN's (section 4; here its gradients)", checks.between),
+         Claim("STAR's norms remain stable in the first epoch, the others' do not", checks.stable_norms),
+         Claim("RHN: the gradients explode within the first epoch", checks.explodes, ("rhn",)),
+         Claim("STAR alone learns in the first epoch", checks.early_loss)),
     ),
     Figure(
         "rin", "fig1", "Fig. 1: average estimation error on the adding problem", "rin-adding",
         "128 test sequences of 200 steps. The paper shows an LSTM trained on the problem; we add IRNN and RIN.",
         "curves",
         (Claim("LSTM: average estimation errors are close to 0",
-               claims.learnt,
-               ("lstm-1x100-adding-200", 1 / 6, claims.close_to_zero, "last", ("lstm",))),),
+               checks.learnt,
+               ("lstm-1x100-adding-200", 1 / 6, checks.close_to_zero, "last", ("lstm",))),),
     ),
     Figure(
         "rin", "fig4", "Fig. 4: average estimation error on MNIST", "rin-mnist",
         "128 test images by rows, 28 steps; the paper has 784 steps of one pixel and 200 units. No IRNN was trained on rows, so "
         "a plain RNN takes its place next to LSTM and RIN.", "curves",
         (Claim("all networks keep the level of activation on an average: eq. 3 is close to 0",
-               claims.close_to_zero, ("previous",)),
-         Claim("the variance grows significantly at the last steps in RIN", claims.late_variance)),
+               checks.close_to_zero, ("previous",)),
+         Claim("the variance grows significantly at the last steps in RIN", checks.late_variance)),
     ),
     Figure(
         "chen", "fig51", "Fig. 5.1 and 5.2: Noh's indicator over epochs", "chen-epochs",
         "Toxic comments of more than 90 words with the last 30 % replaced, 50 units and 20 epochs as in section 4.4.1, but 900 "
         "comments where the thesis has 2,000; measured on 64 validation comments.", "curves",
-        (Claim("the RNN's is in general significantly larger than LSTM's and GRU's", claims.over_epochs),),
+        (Claim("the RNN's is in general significantly larger than LSTM's and GRU's", checks.over_epochs),),
     ),
     Figure(
         "chen", "fig53", "Fig. 5.3: Noh's indicator over steps, trained", "chen-steps",
         "Toxic comments, 200 units, 16 test comments of up to 200 words; the thesis has 300 steps.", "curves",
-        (Claim("RNN above LSTM and GRU throughout, GRU the smallest", claims.throughout),
-         Claim("RNN above both at the last step (the same networks)", claims.larger, (", trained",)),
-         Claim("... (before training)", claims.larger, (", untrained",)),
-         Claim("... (networks of 1 x 128 trained on MNIST by rows)", claims.larger, (", MNIST rows",)),
-         Claim("... (the same with random signs for v)", claims.larger, (", MNIST rows, v of signs",))),
+        (Claim("RNN above LSTM and GRU throughout, GRU the smallest", checks.throughout),
+         Claim("RNN above both at the last step (the same networks)", checks.larger, (", trained",)),
+         Claim("... (before training)", checks.larger, (", untrained",)),
+         Claim("... (networks of 1 x 128 trained on MNIST by rows)", checks.larger, (", MNIST rows",)),
+         Claim("... (the same with random signs for v)", checks.larger, (", MNIST rows, v of signs",))),
         parts=("rnn, trained", "lstm, trained", "gru, trained"),
     ),
     Figure(
@@ -130,18 +130,18 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "chen", "gates", "Section 5.2: gradients of the memory by each gate's weights", "chen-gates",
         "Networks of 128 units trained on MNIST by rows; the thesis argues with upper bounds for scalars, |w| <= 1.", "curves",
-        (Claim("GRU's are smaller than or equal to the RNN's, for every gate", claims.gates, ("gru", True)),
+        (Claim("GRU's are smaller than or equal to the RNN's, for every gate", checks.gates, ("gru", True)),
          Claim("LSTM's, of its cell state, are not always: with all gates open their bounds are larger",
-               claims.gates, ("lstm", False))),
+               checks.gates, ("lstm", False))),
     ),
     Figure(
         "chen", "dependency", "Sections 4.2 and 4.4: the long-term dependency test", "chen-dependency",
         "The picture shows networks trained on whole comments and tested on comments with one end replaced by \"the\", which the "
         "thesis does not do. The thesis trains on altered comments, as the networks of the table were; [more of these](../measured.md).", "curves",
         (Claim("the RNN does worse where the last 20 words are replaced (section 4.2.1, on training figures)",
-               claims.better, (["rnn-1x50-toxic-parts-long"], ["rnn-1x50-toxic-parts-late"])),
+               checks.better, (["rnn-1x50-toxic-parts-long"], ["rnn-1x50-toxic-parts-late"])),
          Claim("LSTM and GRU do better than the RNN where the last 30 % is replaced (section 4.4.1)",
-               claims.better,
+               checks.better,
                ([f"{cell}-1x50-toxic-parts-diluted" for cell in ("lstm", "gru")], ["rnn-1x50-toxic-parts-diluted"]))),
     ),
     Figure(
@@ -149,28 +149,28 @@ FIGURES: tuple[Figure, ...] = (
         "3 hidden layers of 8 units, 150 epochs, 500 training rows; Adam at Keras's default rate and Keras's batches of 32, since "
         "the thesis names neither. The thesis does not mention standardising the features, and the size of its hidden "
         "outputs suggests that it did not; the verdicts are for the features as they are.", "curves",
-        (Claim("A: gradients are close to zero on the lower layers", claims.inputs, ("sigmoid", claims.lower_vanish)),
-         Claim("B: little improvement over the first 60 epochs", claims.inputs, ("sigmoid", claims.little)),),
+        (Claim("A: gradients are close to zero on the lower layers", checks.inputs, ("sigmoid", checks.lower_vanish)),
+         Claim("B: little improvement over the first 60 epochs", checks.inputs, ("sigmoid", checks.little)),),
         parts=("sigmoid",), arrays=("gradient", "loss", "accuracy", "outputs"),
     ),
     Figure(
         "chen", "fig36", "Fig. 3.6: its hidden outputs after the last epoch", "chen-feedforward", "As above.", "histograms",
         (Claim("C: on the lower layers, 1 and 2, a large proportion is near 0 and 1, less so on the third",
-               claims.inputs, ("sigmoid", claims.saturated)),),
+               checks.inputs, ("sigmoid", checks.saturated)),),
         parts=("sigmoid",), arrays=("last",),
     ),
     Figure(
         "chen", "fig37", "Fig. 3.7, 3.8 and 3.10: PReLU with tuned initialisation", "chen-feedforward",
         "He-normal, uniform and LeCun-uniform, the thesis's choice; otherwise as above.", "curves",
-        (Claim("A: gradients are significant in magnitude", claims.significant),
-         Claim("B: loss improves significantly over the first 20 epochs", claims.inputs, ("prelu-tuned", claims.quick)),
-         Claim("C: hidden outputs are relatively stable after 20 epochs", claims.inputs, ("prelu-tuned", claims.stable))),
+        (Claim("A: gradients are significant in magnitude", checks.significant),
+         Claim("B: loss improves significantly over the first 20 epochs", checks.inputs, ("prelu-tuned", checks.quick)),
+         Claim("C: hidden outputs are relatively stable after 20 epochs", checks.inputs, ("prelu-tuned", checks.stable))),
         parts=("prelu-tuned",), arrays=("gradient", "loss", "accuracy", "outputs"),
     ),
     Figure(
         "chen", "fig39", "Fig. 3.9: its hidden outputs after the last epoch", "chen-feedforward",
         "As above.", "histograms",
-        (Claim("C: the layers' mean outputs are -33, 17 and -4 (here: over 10 in size in layers 1 and 2)", claims.means),),
+        (Claim("C: the layers' mean outputs are -33, 17 and -4 (here: over 10 in size in layers 1 and 2)", checks.means),),
         parts=("prelu-tuned",), arrays=("last",),
     ),
     Figure(
@@ -180,9 +180,9 @@ FIGURES: tuple[Figure, ...] = (
         "time\" (section 3.1), and, for the linear network h_t = W^T h_(t-1), in Yoon's lectures on deep learning (Seoul National "
         "University, 2019, part 10). Both speak of the largest eigenvalue; the lectures also of the largest singular value, to "
         "which the bounds apply.", "curves",
-        (Claim("a largest eigenvalue below 1: errors vanish in the long run", matrix_claims.grows, ("radius 0.9", False)),
-         Claim("above 1: they can explode", matrix_claims.grows, ("radius 1.1", True)),
-         Claim("a norm below 1 / gamma, which is 1 for tanh and 4 for the sigmoid: they must vanish", matrix_claims.bounded)),
+        (Claim("a largest eigenvalue below 1: errors vanish in the long run", matrix.grows, ("radius 0.9", False)),
+         Claim("above 1: they can explode", matrix.grows, ("radius 1.1", True)),
+         Claim("a norm below 1 / gamma, which is 1 for tanh and 4 for the sigmoid: they must vanish", matrix.bounded)),
         arrays=("powers",),
     ),
     Figure(
@@ -194,9 +194,9 @@ FIGURES: tuple[Figure, ...] = (
         "input, are shown at x = 0. A minGRU without gate biases would forget at once, at a = 0.5; its trained network "
         "started with biases for lengths of up to 784 steps.", "curves",
         (Claim("the parametrization keeps all eigenvalues within the unit circle: errors cannot explode (section 3.3)",
-               matrix_claims.never_grows, ("lru", "lru, ring near 1", "blocklru-1x196, trained")),
+               matrix.never_grows, ("lru", "lru, ring near 1", "blocklru-1x196, trained")),
          Claim("eigenvalues close to the unit circle keep information over long sequences (section 3.4)",
-               matrix_claims.outlives, ("lru, ring near 1", "lru"))),
+               matrix.outlives, ("lru, ring near 1", "lru"))),
         parts=("rg-lru", "lru", "lru, ring near 1", "mingru-4x128, trained", "blockrg-lru-2x64, trained", "blocklru-1x196, trained"),
         arrays=("powers",),
     ),

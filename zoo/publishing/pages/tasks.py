@@ -3,13 +3,15 @@
 Does not import torch.
 """
 
+from pathlib import Path
 from typing import Any
 
-from ..checkpoints import results
-from ..registry import load_registry
-from ..registry.metrics import METRICS
-from ..registry.schema import Dataset, Task
-from ..utils.text import markdown
+from ...checkpoints import results
+from ...registry import load_registry
+from ...registry.metrics import METRICS
+from ...registry.schema import Dataset, Task
+from ...utils import paths
+from ...utils.text import markdown
 from .speed import measurements, provenance
 
 PAGE = ("docs", "tasks.md")
@@ -18,6 +20,11 @@ STREAM = """`fsdd-stream` is one long recording: the 300 test recordings of `fsd
 prediction; any other final prediction is a false alarm; a provisional one is replaced if the sound goes on. Latency runs from the end of a digit, its last frame that is not quiet, to its prediction: the
 time that the listener waits, and the processor time of one thread for the last 10 ms, measured while other jobs ran. `benchmarks/fsdd_stream.py` has every
 definition."""
+
+
+def pages() -> dict[Path, str]:
+    """Return the text of docs/tasks.md, by path."""
+    return {paths.path(*PAGE): page()}
 
 
 def page() -> str:

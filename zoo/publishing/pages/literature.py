@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from ..checkpoints.results import Results
-from ..registry import load_registry
-from ..registry.metrics import METRICS, TARGETS, Measure
-from ..utils.text import capitalised, markdown
-from .comparison import Row
-from .pages import ModelRow
+from ...checkpoints.results import Results
+from ...registry import load_registry
+from ...registry.metrics import METRICS, TARGETS, Measure
+from ...utils import paths
+from ...utils.text import capitalised, markdown
+from ..comparison import Row
+from .models import ModelRow
 
 PAGE = ("docs", "literature.md")
 
@@ -74,6 +76,11 @@ def places(models: Sequence[ModelRow]) -> dict[str, list[Place]]:
         task: sorted(group, key=lambda place: place.value, reverse=measure(task).higher_is_better)
         for task, group in ranking.items()
     }
+
+
+def pages(models: Sequence[ModelRow]) -> dict[Path, str]:
+    """Return the text of docs/literature.md, by path."""
+    return {paths.path(*PAGE): page(models)}
 
 
 def page(models: Sequence[ModelRow]) -> str:

@@ -1,12 +1,12 @@
 """Checks of what papers claim of the powers of a recurrent matrix, which take errors back through time.
 
-As in claims.py, a check takes the results of a study, by title, and its docstring says when the verdict is True.
+As in checks.py, a check takes the results of a study, by title, and its docstring says when the verdict is True.
 """
 
 import numpy as np
 
-from ..diagnostics.base import Result
-from .claims import Results, Verdict, as_text
+from ...diagnostics.base import Result
+from .checks import Results, Verdict, as_text
 
 
 def _lengths(stored: Result) -> str:

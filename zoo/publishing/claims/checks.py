@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..checkpoints import results as recorded
-from ..diagnostics.base import Result
-from ..registry.metrics import METRICS
+from ...checkpoints import results as recorded
+from ...diagnostics.base import Result
+from ...registry.metrics import METRICS
 
 Results = Mapping[str, Result]
 """By title: the results that a study stores (see zoo.publishing.studies)."""

@@ -1,0 +1,1 @@
+"""What papers claim of their figures, as checks of our numbers."""
