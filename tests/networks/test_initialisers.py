@@ -418,3 +418,11 @@ def test_gate_biases_are_told_of_cells_with_gates_only():
     assert init.text("star") == "input: glorot-uniform, recurrent: orthogonal, gate bias: chrono"
     assert init.text("rnn") == "input: glorot-uniform, recurrent: orthogonal"
     assert init.text("mlp") == "input: glorot-uniform"
+
+
+@each_cell
+def test_a_row_says_whether_a_recurrent_matrix_is_drawn(cell: str) -> None:
+    drawn, zero = (built(cell, units=4, init={"recurrent": word}).state_dict() for word in ("normal-0.5", "zero"))
+    changes = not all(torch.equal(drawn[name], zero[name]) for name in zero)
+    assert CELLS[cell].recurrent_matrix == changes
+    assert ("recurrent: " in Init().text(cell)) == changes

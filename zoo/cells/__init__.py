@@ -78,7 +78,7 @@ CELLS: dict[str, CellRow] = {
     ),
     "gilr": CellRow(
         "linear.GILR", "gated impulse linear recurrence", "gilr", without=_NO_PRODUCT,
-        properties=("gated", "linear", "independent"),
+        properties=("gated", "linear", "independent"), recurrent_matrix=False,
     ),
     "gru-skip": CellRow("skip.SkipGRU", "GRU that skips steps", "skip", without=_OWN_TIME, properties=("gated",)),
     "hgrn": CellRow(
@@ -87,7 +87,7 @@ CELLS: dict[str, CellRow] = {
     ),
     "indrnn": CellRow(
         "indrnn.IndRNN", "independently recurrent network", "indrnn", {"activation": ("relu", "tanh")},
-        properties=("independent",),
+        properties=("independent",), recurrent_matrix=False,
     ),
     "intersection": CellRow("intersection.Intersection", "intersection RNN", "intersection", properties=("gated",)),
     "lru": CellRow(
@@ -106,19 +106,19 @@ CELLS: dict[str, CellRow] = {
     "lstm-skip": CellRow("skip.SkipLSTM", "LSTM that skips steps", "skip", without=_OWN_TIME, properties=("gated",)),
     "mingru": CellRow(
         "linear.MinGRU", "minimal GRU", "minrnn", {"candidate": ("linear", "positive")}, without=_NO_PRODUCT,
-        properties=("gated", "linear", "independent"),
+        properties=("gated", "linear", "independent"), recurrent_matrix=False,
     ),
     "minlstm": CellRow(
         "linear.MinLSTM", "minimal LSTM", "minrnn", {"candidate": ("linear", "positive")}, without=_NO_PRODUCT,
-        properties=("gated", "linear", "independent"),
+        properties=("gated", "linear", "independent"), recurrent_matrix=False,
     ),
     "qrnn": CellRow(
         "linear.QRNN", "quasi-recurrent network", "qrnn", without=_NO_PRODUCT,
-        properties=("gated", "linear", "independent"),
+        properties=("gated", "linear", "independent"), recurrent_matrix=False,
     ),
     "rg-lru": CellRow(
         "linear.RGLRU", "real-gated linear recurrent unit", "griffin", without=_NO_PRODUCT,
-        properties=("gated", "linear", "independent"),
+        properties=("gated", "linear", "independent"), recurrent_matrix=False,
     ),
     "rnn-soft-orthogonal": CellRow(
         "unitary.SoftOrthogonalRNN", "softly orthogonal RNN", "rnn-soft-orthogonal",
@@ -127,7 +127,7 @@ CELLS: dict[str, CellRow] = {
     "s4d": CellRow(
         "structured.S4D", "diagonal structured state-space model", "s4d",
         {"states": _COUNT, "spectrum": ("lin", "inv", "real"), "discretization": ("zoh", "bilinear")}, without=_NO_PRODUCT,
-        properties=("linear", "continuous-time", "independent"),
+        properties=("linear", "continuous-time", "independent"), recurrent_matrix=False,
     ),
     "s5": CellRow(
         "structured.S5", "simplified structured state-space model", "s5",
@@ -140,11 +140,11 @@ CELLS: dict[str, CellRow] = {
     ),
     "mlstm": CellRow(
         "xlstm.MLSTM", "matrix xLSTM", "xlstm", {"heads": _HEADS, "forget": ("sigmoid", "exp")},
-        without={**_NO_PRODUCT, **_SCALED}, properties=("gated", "linear"),
+        without={**_NO_PRODUCT, **_SCALED}, properties=("gated", "linear"), recurrent_matrix=False,
     ),
     "retention": CellRow(
         "matrix.Retention", "retention", "retnet", {"heads": _HEADS}, without=_NO_PRODUCT,
-        properties=("linear",),
+        properties=("linear",), recurrent_matrix=False,
     ),
     "gla": CellRow(
         "matrix.GLA", "gated linear attention", "gla", {"heads": _HEADS, "rank": _COUNT}, _LOW_RANK, without=_NO_PRODUCT,
@@ -152,15 +152,15 @@ CELLS: dict[str, CellRow] = {
     ),
     "deltanet": CellRow(
         "delta.DeltaNet", "delta-rule network", "deltanet", {"heads": _HEADS}, without=_NO_PRODUCT,
-        properties=("linear",),
+        properties=("linear",), recurrent_matrix=False,
     ),
     "gated-deltanet": CellRow(
         "delta.GatedDeltaNet", "gated delta-rule network", "gated-deltanet", {"heads": _HEADS}, without=_NO_PRODUCT,
-        properties=("gated", "linear"),
+        properties=("gated", "linear"), recurrent_matrix=False,
     ),
     "mamba2": CellRow(
         "matrix.Mamba2", "Mamba-2", "mamba2", {"heads": _HEADS, "states": _COUNT}, without=_NO_PRODUCT,
-        properties=("linear", "continuous-time"),
+        properties=("linear", "continuous-time"), recurrent_matrix=False,
     ),
     "rwkv6": CellRow(
         "matrix.RWKV6", "RWKV-6", "rwkv6", {"heads": _HEADS, "rank": _COUNT}, _LOW_RANK, without=_NO_PRODUCT,
@@ -172,7 +172,7 @@ CELLS: dict[str, CellRow] = {
     ),
     "sru": CellRow(
         "linear.SRU", "simple recurrent unit", "sru", {"activation": ("identity", "tanh")}, without=_NO_PRODUCT,
-        properties=("gated", "linear", "independent"),
+        properties=("gated", "linear", "independent"), recurrent_matrix=False,
     ),
     "urnn": CellRow("unitary.URNN", "unitary evolution RNN", "urnn", init=_ANGLES, without=_MATRIX, properties=("orthogonal",)),
     "urnn-full": CellRow(
@@ -180,7 +180,7 @@ CELLS: dict[str, CellRow] = {
         properties=("orthogonal",),
     ),
     "atr": CellRow("single_gate.ATR", "addition-subtraction twin-gated network", "atr", properties=("gated",)),
-    "brc": CellRow("bistable.BRC", "bistable recurrent cell", "brc", properties=("gated", "independent")),
+    "brc": CellRow("bistable.BRC", "bistable recurrent cell", "brc", properties=("gated", "independent"), recurrent_matrix=False),
     "cfn": CellRow("additive.CFN", "chaos-free network", "cfn", properties=("gated",)),
     "cornn": CellRow(
         "oscillators.CoRNN", "coupled oscillatory RNN", "cornn", {"dt": _UP_TO_TEN, "gamma": _DAMPING, "epsilon": _DAMPING},
@@ -229,7 +229,7 @@ CELLS: dict[str, CellRow] = {
     "ugrnn": CellRow("single_gate.UGRNN", "update gate RNN", "intersection", properties=("gated",)),
     "unicornn": CellRow(
         "oscillators.UnICORNN", "undamped independent controlled oscillatory RNN", "unicornn",
-        {"dt": _UP_TO_TEN, "alpha": _DAMPING}, properties=("continuous-time", "independent"),
+        {"dt": _UP_TO_TEN, "alpha": _DAMPING}, properties=("continuous-time", "independent"), recurrent_matrix=False,
     ),
     "cfc": CellRow(
         "liquid.CfC", "closed-form continuous-time network", "cfc", {"dt": _UP_TO_TEN, "mode": ("default", "no_gate", "pure")},
@@ -304,15 +304,15 @@ CELLS: dict[str, CellRow] = {
     ),
     "tgru": CellRow(
         "strongly_typed.TGRU", "strongly typed GRU", "strongly-typed", without={**_NO_PRODUCT, **_PAST},
-        properties=("gated", "linear", "independent"),
+        properties=("gated", "linear", "independent"), recurrent_matrix=False,
     ),
     "tlstm": CellRow(
         "strongly_typed.TLSTM", "strongly typed LSTM", "strongly-typed", without={**_NO_PRODUCT, **_PAST},
-        properties=("gated", "linear", "independent"),
+        properties=("gated", "linear", "independent"), recurrent_matrix=False,
     ),
     "trnn": CellRow(
         "strongly_typed.TRNN", "strongly typed RNN", "strongly-typed", without=_NO_PRODUCT,
-        properties=("gated", "linear", "independent"),
+        properties=("gated", "linear", "independent"), recurrent_matrix=False,
     ),
 }  # fmt: skip
 

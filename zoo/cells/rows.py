@@ -35,6 +35,8 @@ class CellRow:
     """Allowed options: the allowed words, or the allowed numbers."""
     init: dict[str, str] = field(default_factory=dict)
     """Initialisers that the cell needs in place of the general defaults."""
+    recurrent_matrix: bool = True
+    """Whether the cell has a recurrent matrix, and so an initialiser of it."""
     layers_inside: bool = False
     """Whether a specification's layers are the depth of one cell, rather than a stack of cells."""
     without: dict[str, str] = field(default_factory=dict)

@@ -75,9 +75,14 @@ class Init(Spec):
 
     def text(self, cell: str) -> str:
         """Return the initialisation of a cell's parameters in words."""
-        per_layer = {"input": ", then ".join(self.input)} if isinstance(self.input, tuple) else {}
-        gates = {"gate bias": self.gate_bias} if "gated" in cell_row(cell).properties else {}
-        return ", ".join(f"{role}: {word}" for role, word in {**self.resolved(cell), **per_layer, **gates}.items())
+        row, words = cell_row(cell), self.resolved(cell)
+        if isinstance(self.input, tuple):
+            words["input"] = ", then ".join(self.input)
+        if not row.recurrent_matrix:
+            words.pop("recurrent", None)
+        if "gated" in row.properties:
+            words["gate bias"] = self.gate_bias
+        return ", ".join(f"{role}: {word}" for role, word in words.items())
 
 
 class Embedding(Spec):
