@@ -30,9 +30,8 @@ from zoo.exports.c.building import compile_library
 from zoo.exports.formats import FORMATS
 from zoo.networks.recurrent import RecurrentNetwork
 
+from .common import FOLDER, arguments, least, versions, write_rows
 from .hand_written import HandWritten
-from .stacks import FOLDER, arguments, write_rows
-from .timing import least, versions
 
 MODELS = ("star-16x64-pmnist", "lstm-4x128-pmnist", "gru-1x128-mnist-rows")
 BY_HAND = "star-16x64-pmnist"

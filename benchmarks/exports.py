@@ -30,7 +30,7 @@ from zoo.data.base import IGNORED
 from zoo.errors import ExportError, RequestError
 from zoo.exports.base import Runtime
 from zoo.exports.c import StepRuntime
-from zoo.exports.formats import FORMATS, GRAPHS, why_not
+from zoo.exports.formats import FORMATS, graphs_of
 from zoo.exports.writing import Exported
 from zoo.networks.golden import example_input
 from zoo.networks.network import Network
@@ -40,7 +40,7 @@ from zoo.registry.metrics import TARGETS
 from zoo.training.evaluation import score
 from zoo.utils import provenance
 
-from .timing import least
+from .common import least
 
 ROUNDS, STEPS = 5, 200
 LONGER = 10
@@ -134,12 +134,6 @@ def seconds(network: Network, sequence: Runtime, step: Runtime | None) -> dict[s
     return times
 
 
-def graphs(name: str, format: str) -> list[str]:
-    """Return the graphs of a model ("sequence", "step") that can be exported to a format."""
-    config = registry.find(name).config
-    return [kind for kind in GRAPHS if why_not(config, format, kind) is None]
-
-
 def measure(reference: Reference, name: str, format: str, quantize: str | None, timed: bool) -> Row:
     """Export a model, and return the row about its files. Raises RequestError if the format cannot hold the model."""
     network = reference.network
@@ -150,7 +144,7 @@ def measure(reference: Reference, name: str, format: str, quantize: str | None, 
     if quantize is None and compared["difference"] > BOUND:
         about["rounding"] = reference.rounding
     return Row(
-        model=name, format=format, graphs=tuple(graphs(name, format)), bytes=written[0].bytes,
+        model=name, format=format, graphs=tuple(graphs_of(network.config, format)), bytes=written[0].bytes,
         metric=TARGETS[reference.task.target].metric, **about, **here(),
     )  # fmt: skip
 
@@ -176,7 +170,7 @@ def opened(
     Raises RequestError if the format cannot hold the model.
     """
     name = network.config.name
-    kinds = graphs(name, format)
+    kinds = graphs_of(network.config, format)
     if not kinds:
         raise RequestError(f"{name} cannot be exported as {format}. To see its formats: rnnzoo export --list {name}")
     with tempfile.TemporaryDirectory() as folder:
@@ -227,7 +221,11 @@ def main() -> None:
         }
         if options.missing:
             most = min(examples(model), options.limit or examples(model))
-            jobs = [job for job in jobs if (job not in stored or stored[job].n < most) and graphs(model, job[0])]
+            jobs = [
+                job
+                for job in jobs
+                if (job not in stored or stored[job].n < most) and graphs_of(registry.find(model).config, job[0])
+            ]
         reference = Reference(model, options.limit) if jobs else None
         for format, quantize in jobs:
             assert reference is not None

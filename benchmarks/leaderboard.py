@@ -28,11 +28,11 @@ from zoo.cells.matrix import MatrixRecurrence
 from zoo.cells.rows import Number
 from zoo.checkpoints import configs, leaderboard, results
 from zoo.data import task_data
+from zoo.data.listening import stepper
 from zoo.errors import RequestError, TrainingError, ZooError
 from zoo.networks import sizes
 from zoo.networks.builder import build
 from zoo.networks.golden import example_input
-from zoo.networks.recurrent import RecurrentNetwork
 from zoo.registry import Entry, yaml
 from zoo.registry.metrics import TARGETS
 from zoo.registry.schema import Config, Embedding, Model, Optimizer, Recipe, Schedule, Seq, Spec
@@ -41,7 +41,7 @@ from zoo.training.evaluation import evaluate
 from zoo.training.trainer import train
 from zoo.utils import provenance
 
-from .timing import least
+from .common import least
 
 FILE = Path(__file__).with_name("protocol.yaml")
 NAME = "leaderboard"
@@ -213,23 +213,15 @@ def step_us(folder: Path) -> float:
     Steps are taken by the network's stream if it has one.
     """
     network = load(folder, device="cpu")
-    assert isinstance(network, RecurrentNetwork)
     x = example_input(network)[0][:1, 0]
-    step = _step(network)
+    step = stepper(network).step
 
     def steps() -> None:
-        state = None
+        state: Any = None
         for _ in range(STEPS):
             _, state = step(x, state)
 
     return round(1e6 * least(steps, ROUNDS, time.process_time) / STEPS, 1)
-
-
-def _step(network: RecurrentNetwork) -> Callable[..., Any]:
-    try:
-        return network.stream().step
-    except RequestError:
-        return network.step
 
 
 def ranked_cells() -> list[str]:
@@ -300,7 +292,7 @@ def at_once(pairs: Iterable[tuple[str, str]], runs: Path, count: int | None, ray
         )
         for task, cell in pairs
     ]  # fmt: skip
-    with board("leaderboard") as show, jobs.workers(count, ray, threads=1, gpus=0) as started:
+    with board("leaderboard") as show, jobs.open_workers(count, ray, threads=1, gpus=0) as started:
         states = jobs.run(work, started, lambda each: show({name: (at.phase, at.text) for name, at in each.items()}))
     if any(at.phase == "stopped" for at in states.values()):
         raise KeyboardInterrupt

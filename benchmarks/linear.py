@@ -23,8 +23,7 @@ from cli.output import say
 from zoo.diagnostics.benchmark import TRAINING, Contender, Workload, machine, stack
 from zoo.diagnostics.benchmark.passes import passes_of
 
-from .stacks import FOLDER, arguments, write_rows
-from .timing import least
+from .common import FOLDER, arguments, least, write_rows
 
 STACK = {"layers": 4, "units": 128}
 LAYERS, UNITS = STACK.values()

@@ -24,8 +24,8 @@ from zoo.data.speech import FSDD, RATE
 from zoo.diagnostics.benchmark import Workload, machine
 from zoo.networks.network import Network
 
+from .common import FOLDER, write_rows
 from .fsdd_stream import NOISE, fsdd_stream, noise
-from .stacks import FOLDER, write_rows
 
 JOINED, GAP, CHUNK = 10, RATE // 2, RATE // 10
 """Recordings that are joined; samples of noise after each; samples that arrive at a time."""

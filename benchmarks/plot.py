@@ -18,8 +18,8 @@ from zoo.cells.colours import CELL_COLOURS
 from zoo.diagnostics.benchmark import FORWARD, TRAINING
 from zoo.utils.figures import STYLE, add_caption
 
+from .common import FOLDER
 from .scaling import BASE, VALUES
-from .stacks import FOLDER
 
 LINES = {  # by contender; they differ without colour too
     "rnnzoo star": {"label": "rnnzoo, fused", "color": CELL_COLOURS["star"], "marker": "o", "linestyle": "-"},

@@ -8,7 +8,7 @@ zoo/diagnostics/benchmark; `python -m benchmarks.plot` draws the result.
 from cli.bench import race
 from zoo.diagnostics.benchmark import Workload, ours, peers, stack
 
-from .stacks import FOLDER, arguments, write
+from .common import FOLDER, arguments, write
 
 BASE = {"steps": 256, "batch": 64, "layers": 4, "units": 64}
 VALUES = {

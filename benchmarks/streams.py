@@ -20,9 +20,8 @@ from zoo.diagnostics.benchmark.contenders import installed
 from zoo.diagnostics.benchmark.passes import PeerNetwork
 from zoo.networks import builder
 
+from .common import FOLDER, arguments, versions, write_rows
 from .onnx_peer import GATES, OnnxNetwork
-from .stacks import FOLDER, arguments, write_rows
-from .timing import versions
 
 SIZES = (("star", 16, 64), ("lstm", 4, 128), ("gru", 1, 128))
 STREAMS, BATCH, CHUNK, STEPS = 64, 64, 256, 256

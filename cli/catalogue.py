@@ -141,7 +141,7 @@ def _sorted(models: dict[str, index.Summary], sort: Sorting) -> list[tuple[str, 
         name, model = item
         if sort == Sorting.accuracy:
             figure = figures.test_figure(name)
-            return figure is None, (figure or 0.0) * (-1 if TARGETS[model.target].higher_is_better else 1), name
+            return figure is None, -TARGETS[model.target].quality(figure or 0.0), name
         count = counts.get(name)
         number = count and (count.parameters if sort == Sorting.parameters else count.multiply_adds)
         return number is None, number or 0, name

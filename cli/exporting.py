@@ -89,20 +89,20 @@ def matrix(pattern: str, format: str | None) -> list[dict[str, Any]]:
     format.
     """
     from zoo import registry
-    from zoo.checkpoints import exported as rows
-    from zoo.exports.formats import FORMATS, GRAPHS, find_format, why_not
+    from zoo.checkpoints import exported
+    from zoo.exports.formats import FORMATS, GRAPHS, find_format, graphs_of, why_not
 
     if format is not None:
         find_format(format)
-    measured: dict[tuple[str, str], list[rows.Row]] = {}
-    for row in rows.read():
+    measured: dict[tuple[str, str], list[exported.Row]] = {}
+    for row in exported.read():
         measured.setdefault((row.model, row.format), []).append(row)
     table = []
     for model in expand([pattern]):
         config, cells = registry.find(model).config, {}
         for each in FORMATS if format is None else [format]:
             reasons = {kind: why_not(config, each, kind) for kind in GRAPHS}
-            graphs = [kind for kind, reason in reasons.items() if reason is None]
+            graphs = graphs_of(config, each)
             kept = measured.get((model, each), [])
             full = next((row for row in kept if row.quantize is None), None)
             note = "" if full is None or full.answers is None else f" ({full.answers} differ)"

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from typer import Option
 
-from zoo.checkpoints import leaderboard as rows
+from zoo.checkpoints.leaderboard import ranked
 from zoo.utils.arguments import check_name
 
 from .arguments import AsJson
@@ -17,7 +17,7 @@ def leaderboard(
     as_json: AsJson = False,
 ) -> None:
     """Rank the cells that were trained by one protocol: equal parameters, updates, optimizer, seeds and splits."""
-    placed = [each for of_task in rows.ranked().values() for each in of_task]
+    placed = [each for of_task in ranked().values() for each in of_task]
     for kind, asked in (("task", task), ("cell", cell)):
         if asked is not None:
             check_name(f"ranked {kind}", asked, dict.fromkeys(getattr(row, kind) for _, row in placed))

@@ -88,7 +88,7 @@ def train(
         command = ("train", name, "--out", str(folder), *arguments)
         pending.append(jobs.TrainingJob(run, folder, command, environment))
     if pending:
-        workers = jobs.workers(resources.jobs, resources.ray, threads, resources.gpus)
+        workers = jobs.open_workers(resources.jobs, resources.ray, threads, resources.gpus)
         with board(f"train {pattern}") as show, workers as started:
             states |= jobs.run(
                 pending, started, lambda at: show({k: (s.phase, s.text) for k, s in (states | at).items()})

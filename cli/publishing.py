@@ -32,7 +32,10 @@ def push(
     from zoo.checkpoints.hub.upload import PushOptions
     from zoo.publishing import pushing
 
-    options = PushOptions(namespace, private, revision, create_pr, dry_run, tag, force, timeout, say)
+    options = PushOptions(
+        namespace=namespace, private=private, revision=revision, create_pr=create_pr, dry_run=dry_run, tag=tag, force=force,
+        timeout=timeout, log=say,
+    )  # fmt: skip
     rows = pushing.push(expand(names), options)
     for row in rows:
         if row.pinned:

@@ -253,7 +253,7 @@ def test_accuracies_are_compared_seed_by_seed(monkeypatch: pytest.MonkeyPatch) -
     runs = {"high": (0.9, 0.8, 0.7), "low": (0.5, 0.6, 0.68), "none": ()}
     recorded = {name: [run(value, seed) for seed, value in enumerate(values)] for name, values in runs.items()}
     monkeypatch.setattr(
-        checks.recorded,
+        checks,
         "for_model",
         lambda name: Results(evaluations=recorded[name][:1], other_seeds=recorded[name][1:]),
     )
@@ -271,7 +271,7 @@ def test_a_network_that_has_not_learnt_decides_nothing(monkeypatch: pytest.Monke
     text, same = checks.learnt(found, "lstm-1x100-adding-200", 1 / 6, *check)
     assert "0.166, of a constant prediction 0.167" in text
     assert same is None
-    monkeypatch.setattr(checks.recorded, "for_model", lambda name: Results())
+    monkeypatch.setattr(checks, "for_model", lambda name: Results())
     text, same = checks.learnt(found, "rin-1x100-adding-200", 1 / 6, *check)
     assert "not measured" in text
     assert same is None

@@ -91,7 +91,7 @@ def test_a_run_that_diverged_has_no_accuracy_but_counts() -> None:
 
 def test_the_page_has_every_stored_run() -> None:
     page = depth_page.page()
-    stored = depth_claims.recorded(row.model for row in depth_page.measured())
+    stored = depth_claims.runs_by_depth(row.model for row in depth_page.measured())
     assert set(stored) == {"rnn", "lstm", "lstm-f", "rhn", "star"}
     assert all(list(layers) == [1, 2, 4, 8, 12, 16] for layers in stored.values())
     assert all(each.count == 3 for layers in stored.values() for each in layers.values())
@@ -125,9 +125,9 @@ def test_the_figure_of_a_run_that_diverged_later_is_none(monkeypatch: pytest.Mon
     name = "rnn-1x128-mnist-rows"
     found = results.for_model(name)
     assert found.training is not None
-    before = depth_claims.recorded([name])["rnn"][1]
+    before = depth_claims.runs_by_depth([name])["rnn"][1]
     diverged = found.training.model_copy(update={"diverged": 3})
     monkeypatch.setattr(results, "for_model", lambda name: found.model_copy(update={"training": diverged}))
-    after = depth_claims.recorded([name])["rnn"][1]
+    after = depth_claims.runs_by_depth([name])["rnn"][1]
     assert (after.accuracies, after.diverged) == (before.accuracies[1:], before.diverged + 1)
     assert after.count == before.count

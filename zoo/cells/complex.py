@@ -49,12 +49,12 @@ class LRU(LinearRecurrence):
         )
 
     @classmethod
-    def input_channels(cls, units: int, **options: Any) -> tuple[int, ...]:
-        return (units,) * (2 * int(options.get("expand", 1)) + 1)
+    def input_channels(cls, units: int, *, expand: int = 1, **options: Any) -> tuple[int, ...]:
+        return (units,) * (2 * expand + 1)
 
     @classmethod
-    def channels(cls, state: str, units: int, **options: Any) -> int:
-        return 2 * int(options.get("expand", 1)) * units if state == "c" else units
+    def channels(cls, state: str, units: int, *, expand: int = 1, **options: Any) -> int:
+        return 2 * expand * units if state == "c" else units
 
     def _tied_gain(self) -> Tensor:
         return torch.sqrt(-torch.expm1(-2 * self.decay.exp()))

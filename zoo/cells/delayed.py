@@ -27,8 +27,8 @@ class TauGRU(LastApart):
         self.units = projection.units
 
     @classmethod
-    def channels(cls, state: str, units: int, **options: Any) -> int:
-        return units * int(options.get("delay", 1)) if state == "past" else units
+    def channels(cls, state: str, units: int, *, delay: int = 1, **options: Any) -> int:
+        return units * delay if state == "past" else units
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (three, z), (h, past) = x, state

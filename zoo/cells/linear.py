@@ -55,7 +55,10 @@ class LinearRecurrence(Cell):
 
 
 def next_state(a: Tensor, b: Tensor, c: Tensor, complex_state: bool, axis: int = -1) -> Tensor:
-    """Return a c + b, entry by entry. Complex tensors hold real parts along `axis`, then as many imaginary ones."""
+    """Return a c + b, entry by entry, for tensors of one shape.
+
+    Complex tensors hold real parts along `axis`, then as many imaginary ones.
+    """
     return b + times(a, c, axis) if complex_state else torch.addcmul(b, a, c)
 
 
@@ -113,9 +116,8 @@ class MinLSTM(LinearRecurrence):
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
         f, i, h = self.split(x)
-        keep = torch.sigmoid(
-            F.logsigmoid(f) - F.logsigmoid(i)
-        )  # f / (f + i), also where both are zero in this precision
+        # f / (f + i), also where both are zero in this precision
+        keep = torch.sigmoid(F.logsigmoid(f) - F.logsigmoid(i))
         return keep, (1 - keep) * self.candidate(h)
 
 

@@ -59,8 +59,8 @@ class LMU(Cell):
         self.feedback = projection.between(order, 1, bias=False, norm=False)
 
     @classmethod
-    def channels(cls, state: str, units: int, **options: Any) -> int:
-        return int(options.get("order", 32)) if state == "m" else units
+    def channels(cls, state: str, units: int, *, order: int = 32, **options: Any) -> int:
+        return order if state == "m" else units
 
     @classmethod
     def input_channels(cls, units: int, **options: Any) -> tuple[int, ...]:

@@ -30,7 +30,7 @@ class LSTM(Cell):
         return self.updated(self.recurrent(h, x[0]), c)
 
     def updated(self, a: Tensor, c: Tensor) -> State:
-        """Return the new h and c. a: the pre-activations of i, f, z and o; c: the old one."""
+        """Return the new h and c, (batch, units, ...). a: the pre-activations of i, f, z and o, one after another; c: the old one."""
         i, f, z, o = self.split(a, 4)
         c = torch.addcmul(torch.sigmoid(f) * c, torch.sigmoid(i), torch.tanh(z))
         return torch.sigmoid(o) * torch.tanh(c), c
@@ -70,7 +70,7 @@ class PeepholeLSTM(LSTM):
         self.new = make(1)
 
     def gated(self, x: Tensor, state: State) -> State:
-        """Return the output gate and the new cell state. x: the projected input of the four gates."""
+        """Return the output gate and the new cell state, (batch, units, ...). x: the projected input of the four gates."""
         h, c = state
         i, f, z, o = self.split(self.recurrent(h, x), 4)
         i, f = self.split(torch.sigmoid(self.old(c, torch.cat([i, f], self.axis))), 2)

@@ -143,8 +143,8 @@ class OrderedLSTM(LSTM):
         self.recurrent = projection.between(projection.units, outputs, bias=False, norm=projection.layer_norm)
 
     @classmethod
-    def input_channels(cls, units: int, **options: Any) -> tuple[int, ...]:
-        masters = units // options.get("chunk", 1)
+    def input_channels(cls, units: int, *, chunk: int = 1, **options: Any) -> tuple[int, ...]:
+        masters = units // chunk
         return *(units,) * 4, masters, masters
 
     def cumulative(self, a: Tensor) -> Tensor:

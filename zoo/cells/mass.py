@@ -53,15 +53,17 @@ class MassLSTM(Cell):
         self.redistribution = projection(parametrization=columns_sum_to_one)
 
     @classmethod
-    def input_channels(cls, units: int, **options: Any) -> tuple[int, ...]:
-        return units * options.get("mass", 1), units
+    def input_channels(cls, units: int, *, mass: int = 1, **options: Any) -> tuple[int, ...]:
+        return units * mass, units
 
     @classmethod
-    def input_projection(cls, projection: ProjectionFactory, width: int, **options: Any) -> Projection:
-        masses = options.get("mass", 1)
-        if masses > width:
-            raise RequestError(f"An input of {width} features cannot have {masses} masses; lower the option mass.")
-        return BesideMasses(masses, width, sum(cls.input_channels(projection.units, **options)))
+    def input_projection(
+        cls, projection: ProjectionFactory, width: int, *, mass: int = 1, **options: Any
+    ) -> Projection:
+        """Return the map for an input whose first `mass` channels are masses. Raises RequestError if it has fewer."""
+        if mass > width:
+            raise RequestError(f"An input of {width} features cannot have {mass} masses; lower the option mass.")
+        return BesideMasses(mass, width, sum(cls.input_channels(projection.units, mass=mass)))
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         return x.split((self.mass, x.shape[-1] - self.mass), -1)

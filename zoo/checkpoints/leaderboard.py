@@ -85,7 +85,7 @@ def read() -> list[Row]:
 
     def rank(row: Row) -> tuple[str, bool, float, str]:
         mean = row.mean
-        return row.task, mean is None, (-1 if row.measure.higher_is_better else 1) * (mean or 0.0), row.cell
+        return row.task, mean is None, -row.measure.quality(mean or 0.0), row.cell
 
     return sorted(_TABLE.read(), key=rank)
 

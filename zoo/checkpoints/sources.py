@@ -137,7 +137,7 @@ def _pull_pinned(reference: Reference, entry: Entry, pin: Weights, options: Pull
     found = {name: {**good, **fetched}[name] for name in pin.files}
     config = configs.read(found[configs.FILE])
     configs.must_agree(config, entry.config, found[configs.FILE])
-    return Checkpoint(reference, config, found, entry, pin.repo, pin.revision, True, tuple(fetched))
+    return Checkpoint(reference, config, found, entry, pin.repo, pin.revision, verified=True, downloaded=tuple(fetched))
 
 
 def _problems(model: str, pin: Weights, name: str) -> dict[Path, str | None]:
@@ -337,4 +337,6 @@ class _Unpinned:
     def checkpoint(self, commit: str, config: Config, found: dict[str, Path], fetched: tuple[str, ...]) -> Checkpoint:
         if tensors.FILE in found:
             tensors.header(found[tensors.FILE])  # raises CheckpointError for a malformed file
-        return Checkpoint(self.reference, config, found, self.entry, self.repo, commit, False, fetched)
+        return Checkpoint(
+            self.reference, config, found, self.entry, self.repo, commit, verified=False, downloaded=fetched
+        )

@@ -28,7 +28,7 @@ class Table(Generic[R]):
     """Returns the key of a row, such as its model and format. The file is sorted by the keys."""
 
     def read(self) -> list[R]:
-        """Return all rows; none if there is no file. Raises RegistryError for a damaged file."""
+        """Return all rows; none if there is no file. Raises RegistryError for a damaged file, and OSError."""
         path = paths.path(*self.file)
         try:
             return self.rows.validate_json(path.read_bytes()) if path.exists() else []

@@ -10,14 +10,17 @@ from ..registry.schema import Affine, Augmentation, Elastic
 
 
 def augmented(images: Tensor, augmentation: Augmentation) -> Tensor:
-    """Return the images, each warped and then shifted by random amounts as the recipe says."""
+    """Return the images, (n, height, width), each warped and then shifted by random amounts as the recipe says."""
     if augmentation.affine is not None or augmentation.elastic is not None:
         images = warped(images, augmentation.affine, augmentation.elastic)
     return images if augmentation.shift is None else shifted(images, augmentation.shift)
 
 
 def warped(images: Tensor, affine: Affine | None = None, elastic: Elastic | None = None) -> Tensor:
-    """Return the images, each after an affine map and displacements of its own, bilinear; pixels from outside are zero."""
+    """Return the images, (n, height, width), each after an affine map and displacements of its own.
+
+    Values between pixels are bilinear; pixels from outside are zero.
+    """
     n, height, width = images.shape
     maps = torch.eye(2, 3, dtype=torch.float32).expand(n, 2, 3)
     if affine is not None:

@@ -36,8 +36,8 @@ class Characters(TaskData):
 
     def part(self, name: SplitName) -> str:
         """Return the text of a split."""
-        train, test = self.dataset.validation or 0, int(0.9 * len(self.text))
-        return self.text[slice(*{"validation": (0, train), "train": (train, test), "test": (test, None)}[name])]
+        begin, end = self.dataset.validation or 0, int(0.9 * len(self.text))  # of the training split
+        return self.text[slice(*{"validation": (0, begin), "train": (begin, end), "test": (end, None)}[name])]
 
     def read(self, name: SplitName) -> Split:
         return windows(self.tokenizer.encode(self.part(name)), self.task.steps, dict(self.dataset.sha256))

@@ -80,7 +80,10 @@ def series(paths: list[Path]) -> Arrays:
 
 
 def land_cover(paths: list[Path]) -> Arrays:
-    """Return the arrays of a table of satellite image time series in R's format. See zoo.data.sits."""
+    """Return the arrays of a table of satellite image time series in R's format. See zoo.data.sits.
+
+    Raises DataError if rdata is not installed.
+    """
     try:
         import rdata
     except ImportError as error:

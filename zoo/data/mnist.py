@@ -104,7 +104,8 @@ class MNIST(TaskData):
 def permutation() -> Tensor:
     """Return the index of the pixel that permuted MNIST reads at each step, (784,), int64, as in the code of JANET and STAR.
 
-    An image of fewer pixels is read in the same order, without the indices beyond its last pixel.
+    An image of fewer pixels is read in the same order, without the indices beyond its last pixel. Raises DataError if the
+    packaged file is damaged.
     """
     content = unpacked(PACKAGED / "pmnist_permutation_mask.npy")
     if hashlib.sha256(content).hexdigest() != PERMUTATION_SHA256:

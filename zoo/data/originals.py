@@ -124,7 +124,10 @@ def unpacked(path: Path) -> bytes:
 
 
 def from_archive(path: Path, name: str) -> bytes | None:
-    """Return the content of the file `name` from any folder of a .tar.gz; None if the archive does not have the file."""
+    """Return the content of the file `name` from any folder of a .tar.gz; None if the archive does not have the file.
+
+    Raises DataError if the archive cannot be read.
+    """
     try:
         with tarfile.open(path, "r:gz") as archive:
             for member in archive:

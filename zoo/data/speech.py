@@ -83,7 +83,10 @@ class LogMel:
 def log_mel(
     samples: Tensor,  # (samples,), int16, or float with full scale 1
 ) -> Tensor:
-    """Return the log-mel frames of a recording, (frames, BANDS). A recording shorter than a frame is padded with zeros."""
+    """Return the log-mel frames of a recording, (frames, BANDS). A recording shorter than a frame is padded with zeros.
+
+    Raises RequestError for an empty recording, and for one with more than one dimension.
+    """
     if samples.dim() != 1 or not len(samples):
         raise RequestError(f"A recording is a row of samples, (samples,); got the shape {tuple(samples.shape)}.")
     silence = samples.new_zeros(max(0, WINDOW - len(samples)))

@@ -22,7 +22,7 @@ from ..registry.schema import Recipe
 from ..training.evaluation import score
 from ..training.step import Updater
 from .base import Array, Axis, Result, histograms
-from .subject import Inputs, Lengths, Targets, describe, requires_recurrent
+from .subject import NO_CLASSIFIER, Inputs, Lengths, Targets, describe, requires_recurrent
 
 BINS = 40
 EARLY = 60
@@ -143,9 +143,7 @@ def feedforward(
     Raises RequestError for a network that is not a feed-forward classifier.
     """
     if not isinstance(network, FeedForward) or target != "class":
-        raise RequestError(
-            f"{network.config.name} is not a feed-forward classifier. Use one, such as mlp-3x8-pima.sigmoid."
-        )
+        raise RequestError(f"{network.config.name} {NO_CLASSIFIER}")
     updater = Updater(network, recipe.optimizer, target)
     generator = torch.Generator().manual_seed(recipe.seed)
     x, y, _ = data.batch(torch.arange(len(data)), network.device)

@@ -24,7 +24,7 @@ from ..networks.recurrent import RecurrentNetwork
 from ..registry.schema import Config
 from .base import Array, Axis, Result
 from .ensemble import Node, Weights, draw, initial_values
-from .subject import Inputs, Lengths, describe, layer_inputs, requires_recurrent, unroll, without_task
+from .subject import Inputs, Lengths, block_labels, describe, layer_inputs, requires_recurrent, unroll, without_task
 
 GAMMA = {"tanh": 1.0, "ReLU": 1.0, "sigmoid": 0.25}
 """Upper bounds of the derivatives of activation functions."""
@@ -218,6 +218,5 @@ def _square_blocks(direction: Direction, prefix: str) -> Iterator[tuple[str, Ten
         if adds_identity:
             matrix = matrix + torch.eye(*matrix.shape)
         blocks = matrix.split(matrix.shape[1])
-        gates = cell.inputs if len(blocks) == len(cell.inputs) else range(1, len(blocks) + 1)
-        for gate, block in zip(gates, blocks, strict=True):
+        for gate, block in zip(block_labels(cell, len(blocks)), blocks, strict=True):
             yield f"{prefix} {name}{f' {gate}' if len(blocks) > 1 else ''}{suffix}", block

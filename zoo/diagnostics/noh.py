@@ -29,6 +29,7 @@ from .subject import (
     Inputs,
     Lengths,
     Targets,
+    block_labels,
     describe,
     evenly_spread,
     layer_inputs,
@@ -227,11 +228,11 @@ def _blocks(node: Node, name: str, gradient: Tensor) -> list[tuple[str, Tensor]]
     name: of the weight in `node` of which this is the gradient.
     """
     projection = name.removeprefix("direction.").removeprefix("cell.").removesuffix(".weight")
-    gates, rows = node.direction.cell.inputs, node.direction.input_channels
+    rows = node.direction.input_channels
     blocks = gradient.split(list(rows) if gradient.shape[1] == sum(rows) else node.direction.units, 1)
     if len(blocks) == 1:
         return [(projection, gradient)]
-    labels = gates if len(blocks) == len(gates) else range(1, len(blocks) + 1)
+    labels = block_labels(node.direction.cell, len(blocks))
     return [(f"{projection} {label}", block) for label, block in zip(labels, blocks, strict=True)]
 
 

@@ -1,6 +1,6 @@
 """Prepares the arguments of analyses: config, network, data and states of a model, a checkpoint, or a name like lstm-12x32."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import registry
 from ..cells import CELLS, FEEDFORWARD, cell_class
-from ..cells.base import State
+from ..cells.base import Cell, State
 from ..checkpoints import sources
 from ..checkpoints.references import Reference
 from ..data import data_of, task_data
@@ -39,6 +39,7 @@ Targets = Tensor
 """The targets of sequences, in the shapes of `Split.targets` of zoo.data."""
 IMAGE_SIDE = 8
 """Height and width of the images that a convolutional network without a task reads."""
+NO_CLASSIFIER = "is not a feed-forward classifier. Use one, such as mlp-3x8-pima.sigmoid."
 NOT_ONE_SEQUENCE = "does not read one sequence. This analysis takes networks that do, such as gru-1x128-mnist-rows."
 """The end of the error for a feed-forward network and for one that reads a story and a question."""
 
@@ -126,20 +127,15 @@ def sample(
     """
     _require_recurrent(config)
     reference = _parse(name) if isinstance(name, str) else name
-    network: Any = None
-    if (
-        isinstance(reference, Reference)
-        and not untrained
-        and (reference.model is None or registry.find(reference.model).weights)
-    ):
+    if trained := not untrained and isinstance(reference, Reference) and _has_weights(reference):
         network = loading.assemble(sources.resolve(reference), device="cpu")
-    weights = "untrained" if network is None else "trained"
-    if network is None:
+    else:
         network = build(config, device="cpu", seed=seed).eval()
+    weights = "trained" if trained else "untrained"
     data = None if needs == "network" else data_of(config)
     if data is not None:
         task = task_of(config, outputs=needs == "labels")
-        if weights == "untrained":
+        if not trained:
             data.prepare_network(network)
         split = data.split("test")
         x, y, lengths = split.batch(torch.arange(min(examples, len(split))), network.device)
@@ -151,6 +147,10 @@ def sample(
     x = random_inputs((examples, steps or 10, *config.interface.input), generator)
     y = torch.randint(config.interface.outputs, (examples,), generator=generator)
     return Sample(network, x, y, None, "class", f"{weights}; random inputs")
+
+
+def _has_weights(reference: Reference) -> bool:
+    return reference.model is None or registry.find(reference.model).weights is not None
 
 
 def requires_recurrent(analysis: F) -> F:
@@ -169,9 +169,7 @@ def require_network_of(analysis: Analysis, config: Config) -> None:
     """Raise RequestError, before data are read, if the analysis does not take the network that `config` describes."""
     if analysis.feedforward:
         if not issubclass(network_class(config), FeedForward):
-            raise RequestError(
-                f"{config.name} is not a feed-forward classifier. Use one, such as mlp-3x8-pima.sigmoid."
-            )
+            raise RequestError(f"{config.name} {NO_CLASSIFIER}")
     elif analysis.needs != "architecture":  # analyses of those check it themselves
         _require_recurrent(config)
 
@@ -214,8 +212,13 @@ def unroll(direction: Direction, x: Tensor, state: State) -> list[State]:
     return states
 
 
+def block_labels(cell: Cell, count: int) -> Sequence[str | int]:
+    """Return the names of `count` blocks of a matrix: those of the cell's gates if it has as many, else 1, 2, ..."""
+    return cell.inputs if count == len(cell.inputs) else range(1, count + 1)
+
+
 @torch.no_grad()
-def layer_inputs(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None) -> list[Tensor]:
+def layer_inputs(network: RecurrentNetwork, x: Inputs, lengths: Lengths) -> list[Tensor]:
     """Return the input of every layer, bottom to top, each (time, batch, channels, ...). x, lengths: as in `forward`."""
     return [layer_input for layer_input, _ in network.trace(x, lengths)[1]]
 

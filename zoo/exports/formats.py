@@ -104,6 +104,11 @@ def why_not(config: Config, format: str, kind: str) -> str | None:
     return "it is convolutional" if config.architecture.kernel is not None and not row.convolutions else None
 
 
+def graphs_of(config: Config, format: str) -> list[str]:
+    """Return the kinds of graph of a network, "sequence" and "step", that a format can hold."""
+    return [kind for kind in GRAPHS if why_not(config, format, kind) is None]
+
+
 def _why_no_graph(config: Config, kind: str) -> str | None:
     """Return in words why no format can hold a graph, "sequence" or "step", of a network; None if one can."""
     if kind == "sequence":

@@ -314,6 +314,7 @@ class Layer(nn.Module):
         forward: Tensor,  # (time, batch, units, ...)
         backward: Tensor,  # (time, batch, units, ...)
     ) -> Tensor:
+        """Return the layer's outputs, (time, batch, units, ...), or (time, batch, 2 * units, ...) if merged by "concat"."""
         match self.merge:
             case "sum":
                 return forward + backward

@@ -44,8 +44,8 @@ def assemble(
         torch.set_flush_denormal(True)  # as in `build`
     load_weights(network, checkpoint.files[tensors.FILE])
     if words := checkpoint.files.get(tokenizer.FILE):
-        kind = tokenizer.tokenizer_class(config.interface.form)
-        network.tokenizer = kind.read(words, config.interface.vocabulary or 0, config.interface.steps)
+        reader = tokenizer.tokenizer_class(config.interface.form)
+        network.tokenizer = reader.read(words, config.interface.vocabulary or 0, config.interface.steps)
     return network.to(device=target, dtype=target_dtype).eval()
 
 
@@ -65,7 +65,8 @@ def load_weights(network: ConfiguredModule, path: Path) -> None:
 def save(network: ConfiguredModule, folder: Path) -> None:
     """Write a network's checkpoint into `folder`, in float32, each file atomically. Equal weights give equal bytes.
 
-    Raises CheckpointError if the network's tensors are not those that its config asks for, or a value is infinite or NaN.
+    Raises CheckpointError if the network's tensors are not those that its config asks for, or a value is infinite or NaN; and
+    RequestError for a network on the meta device.
     """
     if network.device.type == "meta":
         raise RequestError(

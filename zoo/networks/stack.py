@@ -132,9 +132,8 @@ class Stack:
         return stacked(top.outputs), top.residual, top.read, state
 
     def _scan(
-        self, x: LayerInput, state: NetworkState, lengths: Tensor | None, last_only: bool = False,
-        dt: Tensor | None = None,
-    ) -> tuple[LayerOutputs, NetworkState]:  # fmt: skip
+        self, x: LayerInput, state: NetworkState, lengths: Tensor | None, last_only: bool, dt: Tensor | None
+    ) -> tuple[LayerOutputs, NetworkState]:
         """Return what `run` returns, by the fastest scan that `backend` allows and that can run these layers on x now."""
         # a graph has no use for code of ours, and no fused scan takes time gaps
         backend = "plain" if torch.compiler.is_exporting() else self.settings.backend

@@ -65,10 +65,20 @@ def _facts(cell: str, summaries: Mapping[str, Summary]) -> CellFacts:
         for name, allowed in row.options.items()
     }
     return CellFacts(
-        cell, row.title, inspect.cleandoc(cls.__doc__ or ""), tuple(cls.inputs), tuple(_network(cell, 8, 1)[1]), options,
-        properties_of(cell), parameters(cell), scan(cell), _source(paper) if paper else row.paper,
-        len(models), sorted(name for name, model in models.items() if model.pretrained), leaderboard.standing(cell),
-    )  # fmt: skip
+        cell=cell,
+        title=row.title,
+        equations=inspect.cleandoc(cls.__doc__ or ""),
+        inputs=tuple(cls.inputs),
+        states=_network(cell, 8, 1)[1],
+        options=options,
+        properties=properties_of(cell),
+        parameters=parameters(cell),
+        scan=scan(cell),
+        paper=_source(paper) if paper else row.paper,
+        models=len(models),
+        with_weights=sorted(name for name, model in models.items() if model.pretrained),
+        standing=leaderboard.standing(cell),
+    )
 
 
 def _source(paper: Paper) -> str:

@@ -41,14 +41,17 @@ def means(rows: Sequence[Row]) -> list[Mean]:
         if r.reported is not None:
             groups.setdefault((r.table, r.dataset, r.kind, r.layers, r.units), []).append(r)
     averages = []
-    for (source, _, kind, layers, units), group in groups.items():
+    for (table, _, kind, layers, units), group in groups.items():
+        if len(group) < 3:
+            continue
         done = [r for r in group if r.measured is not None]
-        if len(group) >= 3:
-            name, reported = f"{kind}-{layers}x{units}", _mean([r.reported for r in group]) or 0.0
-            measured, there = _mean([r.measured for r in done]), _mean([r.reported for r in done])
-            seeds = _over_seeds(done)
-            measure = group[0].measure
-            averages.append(Mean(source, name, len(group), reported, measured, seeds, len(done), there, measure))
+        averages.append(
+            Mean(
+                table=table, kind=f"{kind}-{layers}x{units}", tasks=len(group), reported=_mean([r.reported for r in group]) or 0.0,
+                measured=_mean([r.measured for r in done]), over_seeds=_over_seeds(done), measured_tasks=len(done),
+                reported_there=_mean([r.reported for r in done]), measure=group[0].measure,
+            )
+        )  # fmt: skip
     return averages
 
 

@@ -33,9 +33,7 @@ def pack(entry: Entry) -> Package:
     Raises CheckpointError for a model without weights; for a file that differs from its pin, from the registry or from the
     generated card; for weights that are infinite or NaN; for a text file that contains a token; and for symbolic links.
     """
-    pin = entry.weights
-    if pin is None:
-        raise CheckpointError(f"{entry.name} has no weights to push. To train it: rnnzoo train {entry.name}")
+    pin = entry.pin_to("push")
     refuse_links(paths.path("cards", entry.name))
     if configs.GOLDEN not in pin.files:
         raise CheckpointError(

@@ -73,10 +73,8 @@ def release(folder: Path, half: bool = False) -> str:
     results.write(home, recorded)
     pins = {name: pin(home / name) for name in sorted([*names, golden.FILE])}
     first_pin = Weights(repo=f"{NAMESPACE}/{entry.name}", files=pins)
-    weights, count = entry.weights.followed_by(pins) if entry.weights else first_pin, sizes.counts(entry.name)
-    lock.update(lambda old: old.model_copy(update={
-        "weights": {**old.weights, entry.name: weights}, "counts": {**old.counts, entry.name: count},
-    }))  # fmt: skip
+    weights = entry.weights.followed_by(pins) if entry.weights else first_pin
+    lock.put(weights={entry.name: weights}, counts={entry.name: sizes.counts(entry.name)})
     write_card(entry.name)
     return entry.name
 
@@ -88,8 +86,7 @@ def release_exports(name: str, **options: Any) -> list[writing.Exported]:
     installed package, and CheckpointError for a model without weights.
     """
     home = paths.writable("cards", name)
-    if registry.find(name).weights is None:
-        raise CheckpointError(f"{name} has no weights to export. To train it: rnnzoo train {name}")
+    registry.find(name).pin_to("export")
     written = writing.export(name, out=home, **options)
     names = [each.path.name for each in written]
     names += [bin.name for each in written if (bin := each.path.with_suffix(".bin")).exists()]
@@ -102,7 +99,6 @@ def release_exports(name: str, **options: Any) -> list[writing.Exported]:
         return old.model_copy(update={"weights": {**old.weights, name: weights.model_copy(update={"exports": pins})}})
 
     lock.update(with_exports)
-    registry.clear_caches()
     return written
 
 
@@ -189,7 +185,7 @@ def lock_dataset(name: str) -> dict[str, str]:
     """
     paths.writable()
     digests = digests_of(name)
-    lock.update(lambda old: old.model_copy(update={"datasets": {**old.datasets, name: digests}}))
+    lock.put(datasets={name: digests})
     registry.clear_caches()
     return digests
 

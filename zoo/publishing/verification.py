@@ -62,9 +62,7 @@ def verify(
     Raises UnknownNameError, and CheckpointError for a model without weights.
     """
     entry = registry.find(name)
-    if entry.weights is None:
-        raise CheckpointError(f"{name} has no weights to verify. To train it: rnnzoo train {name}")
-    checks = _Checks(entry, entry.weights, PullOptions(timeout=timeout, log=log), report)
+    checks = _Checks(entry, entry.pin_to("verify"), PullOptions(timeout=timeout, log=log), report)
     steps = [checks.bytes, checks.config, checks.tensors, checks.parameters, checks.outputs, checks.card]
     steps += [checks.remote] if remote else []
     steps += [checks.metrics] if metrics else []
@@ -115,7 +113,9 @@ class _Checks:
         path = self.good_copies[configs.FILE]
         config = configs.read(path)
         configs.must_agree(config, self.entry.config, path)
-        return Checkpoint(reference, config, self.good_copies, self.entry, self.pin.repo, self.pin.revision, True)
+        return Checkpoint(
+            reference, config, self.good_copies, self.entry, self.pin.repo, self.pin.revision, verified=True
+        )
 
     @cached_property
     def network(self) -> "Network":

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from ..cells import cell_row
 from ..cells.properties import cells_with
-from ..errors import RequestError, UnknownNameError, faults, shown
+from ..errors import CheckpointError, RequestError, UnknownNameError, faults, shown
 from ..utils import paths
 from ..utils.arguments import check_name, flag_of, matching, text_of, texts_of
 from . import index, lock, reader
@@ -38,6 +38,12 @@ class Entry:
     def config(self) -> Config:
         interface = Interface.from_task(self.task)
         return Config(name=self.name, task=self.model.task, architecture=self.model.architecture, interface=interface)
+
+    def pin_to(self, verb: str) -> Weights:
+        """Return the pin of the weights. Raises CheckpointError if there is none. verb: what they are for, such as "push"."""
+        if self.weights is None:
+            raise CheckpointError(f"{self.name} has no weights to {verb}. To train it: rnnzoo train {self.name}")
+        return self.weights
 
     def with_reasons(self, recipe: Recipe) -> Recipe:
         """Return the registry's recipe if it has the same settings as `recipe`, else `recipe`.

@@ -4,10 +4,10 @@ Only programs write this file.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
@@ -96,6 +96,14 @@ def dump(lock: Lock) -> bytes:
     return (json.dumps(lock.model_dump(mode="json", exclude_none=True), indent=1, sort_keys=True) + "\n").encode()
 
 
+def put(**tables: Mapping[str, Any]) -> bool:
+    """Store rows of tables of cards/lock.json, such as `weights={name: pin}`, in the place of rows with these keys.
+
+    Return False if the file has these rows already.
+    """
+    return update(lambda lock: lock.model_copy(update={k: {**getattr(lock, k), **rows} for k, rows in tables.items()}))
+
+
 def pin(name: str, weights: Weights) -> bool:
     """Pin a model's checkpoint in cards/lock.json, replacing an older pin. Return False if the file has this pin already."""
-    return update(lambda lock: lock.model_copy(update={"weights": {**lock.weights, name: weights}}))
+    return put(weights={name: weights})

@@ -230,14 +230,14 @@ def measure(
     return Measured(loss / targets, finish(metric / targets), n, by_output)
 
 
-def recorded(
+def diagnose(
     network: Network, split: Split, target: Target, recorders: Mapping[str, Recorder]
 ) -> dict[str, tuple[float | None, ...]]:
     """Return the values of each recorder by its name, one for each layer, computed on the first examples of `split`."""
     if not recorders:
         return {}
     x, y, lengths = split.batch(torch.arange(min(RECORDED_EXAMPLES, len(split))), network.device)
-    return {name: tuple(record(network, x, y, lengths, target)) for name, record in recorders.items()}
+    return {name: tuple(recorder(network, x, y, lengths, target)) for name, recorder in recorders.items()}
 
 
 def score(

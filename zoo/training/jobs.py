@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from ..checkpoints import configs, results, tensors
 from ..errors import CheckpointError, MissingExtraError, TrainingError, first_line
@@ -67,14 +67,26 @@ class JobState:
     text: str = ""
 
 
-class LocalProcesses:
-    """Runs jobs on this machine, at most `slots` at a time.
+class Workers(Protocol):
+    """Runs jobs, at most `slots` at a time; None for as many as there are resources for."""
 
-    start: start one job. Raises OSError if the job cannot be started.
-    ended: return a tuple (job, exit code, reason) for each job that ended since the last call. A negative exit code is that
-    of the signal that killed the job; the reason is "" if it is unknown.
-    stop: ask every running job to save its state and stop; a second call asks every job to stop at once.
-    """
+    slots: int | None
+
+    def start(self, job: TrainingJob) -> None:
+        """Start one job. Raises OSError if it cannot be started."""
+
+    def ended(self) -> Sequence[tuple[TrainingJob, int, str]]:
+        """Return (job, exit code, reason) of each job that ended since the last call.
+
+        A negative exit code is that of the signal that killed the job; the reason is "" if it is unknown.
+        """
+
+    def stop(self) -> None:
+        """Ask every running job to save its state and stop; a second call asks every job to stop at once."""
+
+
+class LocalProcesses:
+    """Runs jobs on this machine, as Workers."""
 
     def __init__(self, slots: int | None):
         self.slots = slots
@@ -122,7 +134,7 @@ class KilledError(Exception):
 
 
 class RayTasks:
-    """Runs jobs as tasks of a Ray cluster, with the methods of LocalProcesses. With slots=None, Ray queues the jobs."""
+    """Runs jobs as tasks of a Ray cluster, as Workers. With slots=None, Ray queues the jobs."""
 
     def __init__(self, ray: Any, slots: int | None, threads: int, gpus: float):
         self.ray, self.slots = ray, slots
@@ -201,9 +213,7 @@ def ray_tasks(address: str, slots: int | None, threads: int, gpus: float) -> Ite
         ray.shutdown()
 
 
-def workers(
-    slots: int | None, ray: str | None, threads: int, gpus: float
-) -> AbstractContextManager[LocalProcesses | RayTasks]:
+def open_workers(slots: int | None, ray: str | None, threads: int, gpus: float) -> AbstractContextManager[Workers]:
     """Return LocalProcesses or, if `ray` is the address of a cluster, RayTasks, for a `with` block. See `ray_tasks`.
 
     slots: the number of jobs at a time; None means one here, and as many as fit the cluster on Ray.
@@ -212,7 +222,7 @@ def workers(
 
 
 def run(
-    jobs: Sequence[TrainingJob], workers: LocalProcesses | RayTasks,
+    jobs: Sequence[TrainingJob], workers: Workers,
     report: Callable[[dict[str, JobState]], None] = lambda states: None,
 ) -> dict[str, JobState]:  # fmt: skip
     """Run all jobs, and return the last state of each job by name.

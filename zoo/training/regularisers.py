@@ -41,9 +41,8 @@ def gradient_flow_penalty(
         prepared = direction.prepare(inputs[1:].detach())
         states_after = direction.cell.step(prepared, (previous,))
         (carried,) = torch.autograd.grad(states_after[0], previous, error, create_graph=True)
-        has_error = error.flatten(2).any(
-            2
-        )  # (time - 1, batch); False after a sequence's end, where no ratio is defined
+        # (time - 1, batch); False after a sequence's end, where no ratio is defined
+        has_error = error.flatten(2).any(2)
         ratios_by_layer.append(carried[has_error].flatten(1).norm(dim=1) / error[has_error].flatten(1).norm(dim=1))
     ratios = torch.cat(ratios_by_layer)
     return (ratios - 1).square().mean() if len(ratios) else loss.new_zeros(())

@@ -31,7 +31,7 @@ from ..registry.metrics import TARGETS
 from ..utils import files
 from ..utils.provenance import command, device_name, versions
 from . import Progress, Recorder, state
-from .evaluation import BATCH_SIZE, measure, recorded
+from .evaluation import BATCH_SIZE, diagnose, measure
 from .ridge import RidgeUpdater, make_updater
 from .state import State
 from .step import make_accelerator, moving_average, schedule, seed_of
@@ -126,7 +126,7 @@ class TrainingRun:
         data.prepare_network(self.network)
         self.average: AveragedModel | None = None
         # a recorder that refuses the network does so now, not after an epoch
-        recorded(self.network, self.validation, self.target, recorders)
+        diagnose(self.network, self.validation, self.target, recorders)
 
     # from step to step
 
@@ -223,7 +223,7 @@ class TrainingRun:
         row = results.Epoch(
             epoch=epoch + 1, lr=self.updater.lr, train_loss=loss, train_metric=metric,
             validation_loss=measured.loss, validation_metric=measured.metric, gradient_norm=norm,
-            seconds=round(self.seconds, 1), diagnostics=recorded(self.kept, self.validation, self.target, self.recorders),
+            seconds=round(self.seconds, 1), diagnostics=diagnose(self.kept, self.validation, self.target, self.recorders),
         )  # fmt: skip
         best = min((past.validation_loss for past in self.history), default=math.inf)
         self.history.append(row)

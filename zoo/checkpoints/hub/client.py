@@ -145,7 +145,10 @@ class Connection:
             )))  # fmt: skip
 
     def commit(self, repo: str, revision: str) -> str:
-        """Return the commit that a branch, tag or commit points to. Raises MissingError if that commit has no config.json."""
+        """Return the commit that a branch, tag or commit points to.
+
+        Raises MissingError if that commit has no config.json, HubError for an answer without a commit, and the errors of `call`.
+        """
         from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
         url = hf_hub_url(repo, configs.FILE, revision=revision, endpoint=self.endpoint)

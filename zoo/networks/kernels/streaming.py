@@ -34,7 +34,7 @@ class CompiledStack:
         self.rows = self.states * len(layers)
         """Size of the first dimension of the tensor of all states, (rows, batch, units), layer after layer."""
         self.outputs = None if head is None else len(head.weight)
-        self.head = None if head is None else [_as_it_is(p, frozen) for p in (head.weight, head.bias)]
+        self.head = None if head is None else [_without_autograd(p, frozen) for p in (head.weight, head.bias)]
         weight, bias = self.head or (None, None)
         self.stack = interface.NativeStack(
             layers=len(layers),
@@ -80,9 +80,9 @@ class CompiledStack:
         """Take `steps` time steps: fill `outputs` and `logits` unless they are None, and return the new states."""
         stack, held = self.reference, None
         if self.made_each_time:
-            today = interface.NativeStack.from_buffer_copy(self.stack)
-            today.jobs, held = self._jobs()
-            stack = ctypes.byref(today)
+            renewed = interface.NativeStack.from_buffer_copy(self.stack)
+            renewed.jobs, held = self._jobs()
+            stack = ctypes.byref(renewed)
         new_states = torch.empty_like(states)
         self.library.rnnzoo_run(
             stack,
@@ -106,7 +106,7 @@ class CompiledStack:
         jobs, held, width = (interface.NativeJob * len(self.layers))(), [], self.inputs
         for i, layer in enumerate(self.layers):
             start = [torch.empty(1, self.units)] * self.states
-            operands = [None if t is None else _as_it_is(t, self.frozen) for t in layer.operands]
+            operands = [None if t is None else _without_autograd(t, self.frozen) for t in layer.operands]
             jobs[i], tensors = CompiledScan(layer, None, None).job([torch.empty(1, 1, width), *start, *operands])
             jobs[i].threads, width = 1, self.units
             if self.frozen:
@@ -125,7 +125,7 @@ class CompiledStack:
         return nn.functional.pad(blocks, (0, -self.units % lanes)).contiguous()
 
 
-def _as_it_is(tensor: Tensor, frozen: bool) -> Tensor:
+def _without_autograd(tensor: Tensor, frozen: bool) -> Tensor:
     """Return the tensor without autograd: itself, detached, or if `frozen` a contiguous copy, which keeps its values."""
     return tensor.detach().clone(memory_format=torch.contiguous_format) if frozen else tensor.detach()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...checkpoints import results as recorded
+from ...checkpoints.results import for_model
 from ...diagnostics.base import Result
 from ...registry.metrics import METRICS
 
@@ -168,7 +168,7 @@ def learnt(results: Results, name: str, chance: float, check: Callable[..., Verd
     The model has learnt if its recorded test error is below nine tenths of `chance`, the mean squared error of a constant
     answer. arguments: those that `check` takes after `results`.
     """
-    (text, agrees), evaluation = check(results, *arguments), recorded.for_model(name).measured()
+    (text, agrees), evaluation = check(results, *arguments), for_model(name).measured()
     if evaluation is None:
         return f"{text}; whether the network has learnt was not measured", None
     if evaluation.value < 0.9 * chance:
@@ -299,7 +299,7 @@ def better(_: Results, higher: Sequence[str], lower: Sequence[str], margin: floa
 
     margin: by how much, as a fraction. None: it does so in some seeds only, or no seed was measured for all models.
     """
-    runs = {name: {e.seed: e.value for e in recorded.for_model(name).over_seeds()} for name in (*higher, *lower)}
+    runs = {name: {e.seed: e.value for e in for_model(name).over_seeds()} for name in (*higher, *lower)}
     text = METRICS["accuracy"].mean_text
     measured = ", ".join(f"{name} {text([*by_seed.values()])}" for name, by_seed in runs.items() if by_seed)
     seeds = set.intersection(*map(set, runs.values()))

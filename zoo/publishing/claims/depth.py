@@ -61,7 +61,7 @@ Depths = Mapping[str, Mapping[int, Runs]]
 """Runs by cell, then by number of layers; `Runs` of 0 runs for a network that is not trained."""
 
 
-def recorded(names: Iterable[str]) -> Depths:
+def runs_by_depth(names: Iterable[str]) -> Depths:
     """Return {cell: {number of layers: the recorded runs}} of models that differ in cell and depth."""
     depths: dict[str, dict[int, Runs]] = {}
     for name in names:
@@ -216,7 +216,7 @@ def by_task(rows: Iterable[Row]) -> list[tuple[str, str, Depths]]:
         of_task = list(group)
         missing = ", ".join(f"`{row.model}`" for row in of_task if not row.has_run)
         note = f"Not trained yet: {missing}." if missing else ""
-        depths = recorded(row.model for row in of_task)
+        depths = runs_by_depth(row.model for row in of_task)
         if depths.keys() == CELLS and all(of_cell.keys() == LAYERS for of_cell in depths.values()):
             found.append((title, note, depths))
     return found

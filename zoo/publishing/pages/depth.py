@@ -36,7 +36,7 @@ def page() -> str:
     """Return the text of docs/depth.md."""
     study = registry.load_registry().studies[STUDY]
     recipe, (grid,) = study.recipes[STUDY], study.grids.values()
-    depths = depth.recorded(name for name, model in registry.models().items() if model.recipe == STUDY)
+    depths = depth.runs_by_depth(name for name, model in registry.models().items() if model.recipe == STUDY)
     layers = sorted({n for of_cell in depths.values() for n in of_cell})
     by_place = {(row.kind, row.layers): row for row in measured()}
     table = [

@@ -7,20 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import registry
-from ...checkpoints import exported as rows
-from ...checkpoints import results
-from ...exports.formats import FORMATS, GRAPHS, why_not
+from ...checkpoints import exported, results
+from ...exports.formats import FORMATS, graphs_of
 from ...registry.metrics import METRICS
 from ...utils.text import markdown
 from .speed import measurements, provenance, significant
 
-Measured = Mapping[tuple[str, str], rows.Row]
+Measured = Mapping[tuple[str, str], exported.Row]
 """By (model, format): the measurement of the model's file in that format, with float32 weights."""
 
 
 def section() -> str | None:
     """Return the generated part of docs/export.md, or None if nothing was measured."""
-    measured = rows.read()
+    measured = exported.read()
     if not measured:
         return None
     header = (
@@ -40,12 +39,12 @@ def section() -> str | None:
     return "\n\n".join([*parts, *_equality([row for row in measured if row.quantize is None])])
 
 
-def _machines(measured: Sequence[rows.Row]) -> str:
+def _machines(measured: Sequence[exported.Row]) -> str:
     machines = "; ".join(sorted({f"{row.cpu}, {row.date}" for row in measured}))
     return f"{machines}; `python -m benchmarks.exports`."
 
 
-def _cells(row: rows.Row) -> tuple[str, ...]:
+def _cells(row: exported.Row) -> tuple[str, ...]:
     """Return the cells of a line of the table. row: the measurement of one exported file."""
     kind = f"{row.format}, {row.quantize}" if row.quantize else row.format
     times = ("-" if value is None else significant(value) for value in (row.step_us, row.sequence_ms))
@@ -72,7 +71,7 @@ def _steps(data: dict[str, Any]) -> list[str]:
     return [text, markdown(("one step of", "µs per step", "ms of 784 steps", "bytes", "compiled"), table)]
 
 
-def _equality(measured: Sequence[rows.Row]) -> list[str]:
+def _equality(measured: Sequence[exported.Row]) -> list[str]:
     """Return [text, table] of the largest difference of a logit from torch's in float32: models (rows) by formats (columns)."""
     by_model = {(row.model, row.format): row for row in measured}
     formats = [format for format in FORMATS if any(row.format == format for row in measured)]
@@ -88,18 +87,18 @@ def _equality(measured: Sequence[rows.Row]) -> list[str]:
     return [text, *_rounding(measured), markdown(("model", "examples", "measured", *formats), table)]
 
 
-def _rounding(measured: Sequence[rows.Row]) -> list[str]:
-    """Return [text] about the models of which a file differs by more than rows.BOUND; [] if there are none."""
-    far = [row for row in measured if row.difference > rows.BOUND]
+def _rounding(measured: Sequence[exported.Row]) -> list[str]:
+    """Return [text] about the models of which a file differs by more than exported.BOUND; [] if there are none."""
+    far = [row for row in measured if row.difference > exported.BOUND]
     if not far:
         return []
     own: dict[str, float] = {}
     for row in far:
-        assert row.rounding is not None  # see rows.Row
+        assert row.rounding is not None  # see exported.Row
         own[row.model] = max(row.rounding, own.get(row.model, 0.0))
     models = ", ".join(f"`{name}` {value:.1e}" for name, value in own.items())
     return [
-        f"{len(far)} of {len(measured)} files differ by more than {rows.BOUND:.0e} on the test set. They passed the check of `rnnzoo export`, "
+        f"{len(far)} of {len(measured)} files differ by more than {exported.BOUND:.0e} on the test set. They passed the check of `rnnzoo export`, "
         "which is on short random input, against float64 and relative to the largest logit. Their networks add up rounding errors over "
         f"hundreds of steps. Torch's own logits in float32 differ from those in float64, at most by: {models}."
     ]
@@ -124,4 +123,4 @@ def _difference(name: str, format: str, measured: Measured) -> str:
         answers = f", {row.answers} differ" if row.answers and row.different else ""
         return f"{row.difference:.0e}{part}{answers}"
     config = registry.find(name).config
-    return "" if any(why_not(config, format, kind) is None for kind in GRAPHS) else "-"
+    return "" if graphs_of(config, format) else "-"

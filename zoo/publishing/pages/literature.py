@@ -49,12 +49,19 @@ class Place:
     """The task's metric; an accuracy is a fraction."""
     text: str
     """The value as text. A paper's has all the digits that the paper prints."""
-    source: str
-    """The paper and its table; or "measured here", with a note if training images were augmented."""
+    table: str
+    """The paper's table; or "measured here", with a note if training images were augmented."""
+    citation: str = ""
+    """The paper; "" for a registered model."""
     parameters: int | None = None
     """Number of parameters of a registered model; None for a paper's network."""
     link: str = ""
     """Address of the paper."""
+
+    @property
+    def source(self) -> str:
+        """The paper and its table, or how the figure was measured here."""
+        return f"{self.citation}, {self.table}" if self.citation else self.table
 
 
 def places(models: Sequence[ModelRow]) -> dict[str, list[Place]]:
@@ -64,13 +71,13 @@ def places(models: Sequence[ModelRow]) -> dict[str, list[Place]]:
     for row in rows():
         paper, value = papers[row.paper or ""], row.reported or 0.0
         text = METRICS[row.metric].printed(value)
-        place = Place(row.model, value, text, f"{paper.citation}, {row.table}", link=paper.link)
+        place = Place(row.model, value, text, row.table or "", citation=paper.citation, link=paper.link)
         ranking.setdefault(row.task, []).append(place)
     for entry, recorded, count in models:
         if entry.weights and entry.model.task in ranking and (evaluation := recorded.measured()):
             value = evaluation.value
             text = METRICS[evaluation.metric].text(value)
-            place = Place(entry.name, value, text, _training(recorded), count.parameters)
+            place = Place(entry.name, value, text, _training(recorded), parameters=count.parameters)
             ranking[entry.model.task].append(place)
     return {
         task: sorted(group, key=lambda place: place.value, reverse=measure(task).higher_is_better)
@@ -103,8 +110,7 @@ def page(models: Sequence[ModelRow]) -> str:
 
 def _cells(place: Place) -> tuple[str, ...]:
     if place.parameters is None:
-        citation, _, table = place.source.partition(", ")
-        return place.name, "-", place.text, f"[{citation}]({place.link}), {table}"
+        return place.name, "-", place.text, f"[{place.citation}]({place.link}), {place.table}"
     return f"[`{place.name}`](../cards/{place.name}/README.md)", f"{place.parameters:,}", place.text, place.source
 
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from ... import registry
 from ...errors import CheckpointError
-from ...exports.formats import FORMATS, why_not
+from ...exports.formats import FORMATS, graphs_of, why_not
 from ...registry import Entry
 from ...registry.metrics import METRICS
 from ...utils import paths
@@ -148,9 +148,7 @@ def _curves(model: ModelFacts) -> list[Picture]:
 
 def _formats(entry: Entry) -> list[str]:
     """Return the names of the formats of zoo.exports to which the network can be exported."""
-    return [
-        name for name, row in FORMATS.items() if any(why_not(entry.config, name, kind) is None for kind in row.graphs)
-    ]
+    return [name for name in FORMATS if graphs_of(entry.config, name)]
 
 
 def _why_not_live(entry: Entry) -> str | None:

@@ -163,9 +163,8 @@ class Task(Shapes):
     classes: Seq[Text] = ()  # names of the classes, or of binary outputs, in the order of the outputs; empty if unknown
     target: Target = "class"  # zoo.registry.metrics.TARGETS has the loss and the metric of each kind of target
     horizons: Seq[Count] = ()  # for target `forecast`: how many steps after its window each output comes
-    persistence: Seq[
-        Positive
-    ] = ()  # for target `forecast`: the test error of repeating the last value, at each horizon
+    persistence: Seq[Positive] = ()
+    """For target `forecast`: the test error of repeating the last value, at each horizon."""
     guess: Positive | None = None  # for target `value`, if known: the mean squared error of the best constant answer
     pipeline_tag: Literal[
         "image-classification", "text-classification", "text-generation", "question-answering", "other"

@@ -31,9 +31,8 @@ class Optimizer(Spec):
     recurrence_factor: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     """Factor on the learning rate of the parameters that a cell has outside its projections, such as an LRU's decays and
     phases. With a factor, these parameters have no weight decay, as is usual for such models."""
-    penalty: Positive | None = (
-        None  # for ridge: factor on |weights of the head|^2, which is added to the sum of squared errors
-    )
+    penalty: Positive | None = None
+    """For ridge: factor on |weights of the head|^2, which is added to the sum of squared errors."""
 
     def _problems(self) -> Iterator[str]:
         if (self.name == "ridge") != (self.penalty is not None):

@@ -1,0 +1,72 @@
+"""What the benchmarks share: their arguments and files, the least time of a call, and the versions of other programs."""
+
+import argparse
+import json
+import math
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from cli.output import say
+from zoo.diagnostics.benchmark import Measurement, machine
+from zoo.utils import files
+
+FOLDER = Path(__file__).parent
+"""Of the stored measurements."""
+
+
+def arguments(description: str | None, rounds: int, out: Path) -> argparse.Namespace:
+    """Parse the command line of a benchmark. rounds, out: the defaults of --rounds and --out."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=rounds, help="how often each pass is measured")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=out)
+    return parser.parse_args()
+
+
+def write(path: Path, measurements: Sequence[Measurement], rounds: int) -> None:
+    """Write the measurements, the machine and the number of rounds as JSON."""
+    setting = machine(measurements[0].work, [measurement.contender for measurement in measurements])
+    write_rows(path, setting, rounds, "contenders", [measurement.to_json() for measurement in measurements])
+
+
+def write_rows(
+    path: Path,
+    setting: dict[str, Any],
+    rounds: int,
+    name: str,
+    rows: Sequence[dict[str, Any]],
+    statistic: str = "median",
+) -> None:
+    """Write JSON with the machine, the setting, and `rows` under the key `name`, one line a row for readable diffs."""
+    head = json.dumps({"machine": setting, "rounds": rounds, "statistic": statistic}, indent=1).removesuffix("\n}")
+    lines = ",\n".join(map(json.dumps, rows))
+    files.atomic_write(path, f'{head},\n "{name}": [\n{lines}\n ]\n}}\n'.encode())
+    say(f"Wrote {path}")
+
+
+def least(run: Callable[[], object], rounds: int, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Return the least seconds of a call over `rounds` calls, by a clock that returns seconds."""
+    best = math.inf
+    for _ in range(rounds):
+        began = clock()
+        run()
+        best = min(best, clock() - began)
+    return best
+
+
+def versions(programs: list[str]) -> dict[str, str]:
+    """Return {program: version} of Python packages, and of commands that know --version. What is not installed is left out."""
+    found = {}
+    for program in programs:
+        try:
+            found[program] = metadata.version(program)
+        except metadata.PackageNotFoundError:
+            if shutil.which(program):
+                answer = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
+                found[program] = answer.splitlines()[0].strip()
+    return found
