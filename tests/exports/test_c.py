@@ -5,6 +5,7 @@ import re
 import shutil
 import struct
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from torch.nn import functional
 from zoo import load
 from zoo.cells.base import Cell, State
 from zoo.errors import ExportError, RequestError
-from zoo.exports.c import CRuntime, Node, Traces, WasmRuntime
+from zoo.exports.c import CRuntime, Node, Traces, WasmRuntime, building
 from zoo.exports.c.header import header
 from zoo.exports.c.operations import formula
 from zoo.exports.c.tracing import trace
@@ -165,6 +166,40 @@ def test_a_header_is_c99_without_warnings(compiler: str, tmp_path: Path) -> None
         torch.testing.assert_close(torch.tensor(logits), expected, rtol=1e-5, atol=1e-5)
 
 
+def test_a_header_has_no_numbers_that_nobody_reads(tmp_path: Path) -> None:
+    net, x = small("mlstm", layers=2), normal(1, 1, 2).float()
+    first = ", ".join(f"{float(v)!r}f" for v in x.flatten())
+    call = f"small_state state; const float x[2] = {{{first}}}; small_init(&state); small_step(&state, x, logits);"
+    logits = program(tmp_path, "cc", one(net, "c", tmp_path).path, printed(call, 4))
+    torch.testing.assert_close(torch.tensor(logits), net(x)[0], rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_module_has_the_stack_that_its_step_needs(tmp_path: Path) -> None:
+    """A step of these layers has more numbers than the 64 KiB of a stack by default."""
+    net = small("gla", layers=2, units=74)
+    path, x = one(net, "wasm", tmp_path).path, normal(1, 9, 2).float()
+    torch.testing.assert_close(in_javascript(path, x[0], tmp_path), net(x)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_a_step_that_would_need_too_large_a_stack_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = small("mlstm")
+    need = int(re.findall(r"STACK = (\d+)", one(net, "c", tmp_path).path.read_text())[0])
+    assert need > 4 * 6 * 6  # the matrix of a layer's state
+    monkeypatch.setattr(building, "MOST_STACK", need - 1)
+    with pytest.raises(ExportError, match=f"a step would keep {need:,} bytes of numbers on the stack"):
+        export(net, "c", out=tmp_path)
+    one(net, "wasm", tmp_path)
+
+
+@pytest.mark.parametrize("format", ["c", "wasm"])
+def test_a_path_may_have_quotes(format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / 'a "quoted" name'
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    assert one(small("star"), format, folder).checked.lengths == (1, 7, 9)
+
+
 def test_a_step_goes_on_from_any_state(tmp_path: Path) -> None:
     for net in (small("lstm", readout="mean"), tokens("every")):
         runtime = CRuntime(one(net, "c", tmp_path).path, net)
@@ -287,24 +322,29 @@ def test_the_module_of_16_layers_is_small_and_needs_nothing(tmp_path: Path) -> N
         assert 2 not in found  # imports
 
 
-def test_javascript_reads_the_module(tmp_path: Path) -> None:
-    net = small("gru", layers=1)
-    path, x = one(net, "wasm", tmp_path).path, normal(1, 5, 2).float()
-    script = tmp_path / "main.mjs"
+def in_javascript(path: Path, x: Tensor, folder: Path) -> Tensor:
+    """Return the logits after the steps x, (time, features), of a module, at the addresses that it gives."""
+    script = folder / "main.mjs"
     script.write_text(f"""
 import fs from "node:fs";
 const {{ instance }} = await WebAssembly.instantiate(fs.readFileSync("{path}"));
 const {{ memory, init, step, state, x, logits, inputs, outputs }} = instance.exports;
 const input = new Float32Array(memory.buffer, x(), inputs());
 init(state());
-for (const numbers of {x[0].tolist()}) {{
+for (const numbers of {x.tolist()}) {{
   input.set(numbers);
   step(state(), x(), logits());
 }}
 console.log(JSON.stringify([...new Float32Array(memory.buffer, logits(), outputs())]));
 """)
     output = subprocess.run(["node", str(script)], check=True, capture_output=True, text=True).stdout
-    torch.testing.assert_close(torch.tensor(json.loads(output)), net(x)[0], rtol=1e-5, atol=1e-5)
+    return torch.tensor(json.loads(output), dtype=torch.float32)
+
+
+def test_javascript_reads_the_module(tmp_path: Path) -> None:
+    net = small("gru", layers=1)
+    path, x = one(net, "wasm", tmp_path).path, normal(1, 5, 2).float()
+    torch.testing.assert_close(in_javascript(path, x[0], tmp_path), net(x)[0], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("function", "text"), [

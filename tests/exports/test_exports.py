@@ -188,6 +188,24 @@ def test_tanh_and_sigmoid_in_onnxruntime_are_as_exact_as_in_torch(tmp_path: Path
         np.testing.assert_allclose(result, expected, rtol=0, atol=1.2e-7)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("cell", ["minlstm", "slstm", "mlstm", "gla"])
+def test_gates_that_are_shut_have_logarithms_in_onnxruntime(cell: str, tmp_path: Path) -> None:
+    net = small(cell)
+    (written,) = export(net, "onnx", out=tmp_path)
+    runtime = FORMATS["onnx"].open(written.path, net, "sequence")
+    for factor in (1, 50, 1000):
+        x = factor * normal(4, 9, 2)
+        expected = golden.exact(net)(x)
+        assert (runtime.sequence(x.float())[0] - expected).abs().max() <= 1e-5 * expected.abs().max().clamp(min=1)
+
+
+@pytest.mark.parametrize("format", ["pt2", "onnx"])
+def test_convolutions_before_layers_of_images_are_exported(format: str, tmp_path: Path) -> None:
+    (written,) = export(small("gru", kernel=3, block={"convolution": 3}), format, out=tmp_path)
+    assert written.checked.lengths == (1, 7, 9)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["openvino", "executorch"])
 @pytest.mark.parametrize("cell", FAMILIES)

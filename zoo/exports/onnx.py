@@ -85,8 +85,15 @@ def _tanh(x: Any) -> Any:
     return of.CastLike(of.Tanh(of.Cast(x, to=DOUBLE)), x)
 
 
+def _log_sigmoid(x: Any) -> Any:
+    """Return log(sigmoid(x)) by Softplus. torch's own translation, Sigmoid and Log, ends at the logarithm of 0."""
+    of = _operators()
+    return of.Neg(of.Softplus(of.Neg(x)))
+
+
 EXACT: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.ops.aten.expm1.default: _expm1,
+    torch.ops.aten.log_sigmoid.default: _log_sigmoid,
     torch.ops.aten.sigmoid.default: _sigmoid,
     torch.ops.aten.tanh.default: _tanh,
 }

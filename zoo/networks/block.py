@@ -114,6 +114,10 @@ class CausalConvolution(nn.Module):
     def _convolve(self, x: Tensor) -> Tensor:
         """Convolve x, (k - 1 + time, batch, channels, ...), without padding; return (time, batch, channels, ...)."""
         channels = len(self.bias)
+        if torch.compiler.is_exporting() and x.dim() > 3:  # torch.export cannot keep the time of images free in conv1d
+            image, times = [1] * (x.dim() - 3), x.shape[0] - len(self.weight) + 1
+            shifted = (x.narrow(0, j, times) * w.reshape(-1, *image) for j, w in enumerate(self.weight.flip(0)))
+            return sum(shifted, start=self.bias.reshape(-1, *image))
         rows = x.movedim(0, -1).movedim(1, -2)  # (batch, ..., channels, time)
         filters = self.weight.flip(0).mT[:, None].to(x.dtype)
         y = F.conv1d(rows.flatten(0, -3), filters, self.bias.to(x.dtype), groups=channels)

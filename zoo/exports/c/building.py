@@ -1,6 +1,7 @@
 """Writes headers and WebAssembly modules, and compiles headers into libraries: `cc`, and `clang` with `wasm-ld`."""
 
 import json
+import re
 import subprocess
 import tempfile
 from importlib.resources import as_file, files
@@ -17,13 +18,26 @@ SECTION = "rnnzoo"
 """The name of the custom section of a WebAssembly module that holds its provenance as JSON."""
 WASM = [
     "--target=wasm32", "-O3", "-msimd128", "-mbulk-memory", "-ffreestanding", "-nostdlib", "-Wl,--no-entry",
-    "-Wl,--export=__heap_base", "-Wl,--strip-all",
+    "-Wl,--export=__heap_base", "-Wl,--strip-all", "-Wl,--stack-first",
 ]  # fmt: skip
+"""Flags of clang. The stack comes first, so that one that overflows traps instead of running into the numbers below it."""
+MOST_STACK = 6 * 2**20
+"""The largest number of bytes of numbers on the stack of a C function. The stack of a process is usually 8 MiB."""
+SPARE_STACK = 2**16
+"""Bytes of a WebAssembly module's stack besides those numbers."""
 
 
 def write_header(job: Job, traces: Traces | None = None) -> None:
-    """Write NAME.h. Raises ExportError for an operation of a cell that has no translation to C. traces: see Traces."""
+    """Write NAME.h. traces: see Traces.
+
+    Raises ExportError for an operation of a cell that has no translation to C, and if a step would need more than MOST_STACK.
+    """
     text = header(cast(RecurrentNetwork, job.network), job.provenance, job.quantize is not None, traces=traces)
+    if (need := stack_of(text)) > MOST_STACK:
+        raise ExportError(
+            f"a step would keep {need:,} bytes of numbers on the stack, more than {MOST_STACK:,}; export to onnx, pt2 or wasm "
+            "instead"
+        )
     atomic_write(job.path, text.encode())
 
 
@@ -40,6 +54,12 @@ def write_inspected(job: Job, traces: Traces | None = None) -> list[Place]:
     places: list[Place] = []
     _compile(job, places, traces)
     return places
+
+
+def stack_of(text: str) -> int:
+    """Return the bytes of numbers that a step of a header keeps on the stack."""
+    found = re.search(r"_STACK = (\d+)", text)
+    return int(found[1]) if found else 0
 
 
 def _compile(job: Job, places: list[Place] | None, traces: Traces | None) -> None:
@@ -77,12 +97,15 @@ def compile_glue(compiler: str, flags: list[str], source: Path, target: Path) ->
             *flags,
             *names,
             *options,
-            f'-DHEADER="{source.resolve()}"',
+            "-I.",  # with quotes or line ends in it, a path could not stand in -D
+            f'-DHEADER="{source.name}"',
             str(glue),
             "-o",
             str(target.resolve()),
         ]
-        if flags is not WASM:
+        if flags is WASM:
+            command.append(f"-Wl,-z,stack-size={SPARE_STACK + -(-stack_of(text) // 16) * 16}")
+        else:
             command.append("-lm")
         done = subprocess.run(command, capture_output=True, text=True, cwd=source.parent)
     if done.returncode:

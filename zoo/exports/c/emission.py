@@ -50,7 +50,8 @@ class LayerCode:
             self._values[node] = (Ref("s", offset, length),)
         self.inputs, self.state_size = size(self.trace.x), sum(sizes)
         for node in self.trace.graph.nodes:
-            if node.op == "call_function" and node not in self.constants and node.target not in _IGNORED:
+            is_needed = any(user not in self.constants for user in node.users)  # by the step, not by stored constants
+            if node.op == "call_function" and node not in self.constants and is_needed and node.target not in _IGNORED:
                 self._values[node] = self._compute(node)
         gates = (cut((self._whole(self._value(gate.node)),), gate.offset, gate.size) for gate in self.gates)
         self._store(tuple(ref for parts in gates for ref in parts), "g")

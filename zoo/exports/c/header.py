@@ -114,13 +114,27 @@ def header(
         name=name, bytes=f"{4 * values:,}", states=values, features=features, outputs=interface.outputs,
         given=given, argument=argument, after="_after" * takes, gap="float dt, " * takes,
         about_gaps=_ABOUT_GAPS.format(given) if takes else "", plain_step=_PLAIN_STEP % (argument, given) if takes else "",
-        size="a token" if reads_tokens else f"x, {features} number{'s' * (features > 1)},",
+        stack=stack_bytes(functions, body), size="a token" if reads_tokens else f"x, {features} number{'s' * (features > 1)},",
         meaning="this step" if interface.readout == "every" else "the steps so far",
         operations=_operations(functions + body),
         arrays=_arrays(weights) if folder is None else _binary(weights, folder), functions=functions, body=body,
     )  # fmt: skip
     text = text.replace("RNN_", f"{identifier(name)}_")
     return Template(text).substitute(provenance=_comment(provenance))
+
+
+def stack_bytes(functions: str, body: str) -> int:
+    """Return the bytes of the arrays that a step has on the stack at once: those of its `body` and of the largest of `functions`."""
+    each = [_arrays_of(text) for text in re.split(r"\nstatic RNN_APART void ", functions)]
+    return max(each) + _arrays_of(body)
+
+
+def _arrays_of(text: str) -> int:
+    """Return the bytes of the arrays of floats that a C function declares."""
+    return sum(
+        4 * int(length) + _ALIGNED
+        for length in re.findall(r"^    float (?:RNN_ALIGNED )?\w+\[(\d+)\];", text, re.MULTILINE)
+    )
 
 
 def _head_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) -> list[str]:

@@ -6,13 +6,13 @@
 
    RNN_init sets the state to zero. RNN_step reads $size and writes $outputs logits, those of $meaning,
    unless logits is NULL. Compile with -O3 and the processor's vector instructions, such as -march=native. It allocates
-   nothing and needs no library but libm.
+   nothing, needs no library but libm, and keeps up to RNN_STACK bytes of numbers on the stack.
 $about_gaps
 $provenance */
 #ifndef RNN_H
 #define RNN_H
 $operations
-enum { RNN_INPUTS = $features, RNN_OUTPUTS = $outputs, RNN_STATES = $states };
+enum { RNN_INPUTS = $features, RNN_OUTPUTS = $outputs, RNN_STATES = $states, RNN_STACK = $stack };
 
 typedef struct RNN_state {
     float values[RNN_STATES];
