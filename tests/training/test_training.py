@@ -1,5 +1,6 @@
 """Training: it learns, it resumes to the same result, it stops cleanly, its parts compute what they say."""
 
+import errno
 import json
 import math
 import os
@@ -34,6 +35,7 @@ from zoo.training import Progress, state
 from zoo.training.evaluation import evaluate, record
 from zoo.training.regularisers import gradient_flow_penalty
 from zoo.training.state import FILE as STATE
+from zoo.training.state import State
 from zoo.training.step import Updater, make_optimizer, schedule
 from zoo.training.trainer import train
 from zoo.utils import files
@@ -232,6 +234,42 @@ def test_sigkill_loses_nothing(small_zoo: Zoo, tmp_path: Path) -> None:
     train(registry.find(NAME), out, device="cpu")
     assert equal(weights(tmp_path / "whole"), weights(out))
     assert history(tmp_path / "whole") == history(out)
+
+
+def test_a_run_that_is_killed_between_its_first_results_and_their_state_goes_on(
+    small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_zoo({"epochs": 3})
+    entry, out, write, states = registry.find(NAME), tmp_path / "killed", State.write, []
+    train(entry, tmp_path / "whole", device="cpu")
+
+    def full(self: State, path: Path) -> None:
+        states.append(self.step)
+        if len(states) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        write(self, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(State, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            train(entry, out, device="cpu")
+    assert len(history(out)) == 1
+    with pytest.raises(RequestError, match="was started with"):
+        train(entry, out, device="cpu", overrides={"seed": 1})
+    train(entry, out, device="cpu")
+    assert equal(weights(tmp_path / "whole"), weights(out))
+    assert history(tmp_path / "whole") == history(out)
+
+
+def test_an_interruption_in_the_last_step_before_patience_ends_changes_nothing(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 9, "patience": 1, "optimizer": {"name": "sgd", "lr": 1e-30}})
+
+    def report(at: Progress) -> None:
+        if at.step == 2 * at.steps // 9 - 1:  # the second epoch is no better than the first
+            os.kill(os.getpid(), signal.SIGINT)
+
+    training = train(registry.find(NAME), tmp_path / "run", device="cpu", report=report)
+    assert (training.finished, training.epochs_done) == (True, 2)
 
 
 def test_an_interruption_saves_first(small_zoo: Zoo, tmp_path: Path) -> None:

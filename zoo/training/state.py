@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..checkpoints import results
 from ..checkpoints.tensors import read_tensors, write_tensors
-from ..errors import CheckpointError, TrainingError
+from ..errors import CheckpointError, RequestError, TrainingError
 from ..registry.schema import Config, Recipe
 
 FILE = "training.safetensors"
@@ -139,6 +139,13 @@ def difference(setting: str, current: Mapping[str, Any], stored: Mapping[str, An
     ]
     text = ", ".join(changes)
     return f"another {setting} ({text})" if changes and len(text) < 200 else f"another {setting}"
+
+
+def require_same(folder: Path, current: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
+    """Raise RequestError unless the run in `folder` was started with the settings `current`. stored: those of its state."""
+    if setting := changed_setting(current, stored):
+        started = difference(setting, current, stored)
+        raise RequestError(f"{folder} has a run that was started with {started}. Choose another --out.")
 
 
 def changed_setting(current: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:

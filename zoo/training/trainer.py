@@ -156,7 +156,7 @@ class TrainingRun:
                 if finished is not None or stop or time.monotonic() - saved > save_seconds:
                     self.save()
                     saved = time.monotonic()
-                if stop and self.step < last_step:
+                if stop and self.step < last_step and not results.ended_early(self.history, self.recipe):
                     raise KeyboardInterrupt
 
     def verify_weights(self) -> None:
@@ -265,21 +265,27 @@ class TrainingRun:
         if self.is_main:
             for name in (*FILES, results.FILE, state.FILE):
                 files.remove_partials(self.out / name)
-        self._read_state()
         previous = self._previous_course()  # damaged results are better found now than after an epoch
+        begun = previous is not None and bool(previous.history)
+        self._read_state(begun)
         if self.step > 0 and previous is not None:
             self._continue_course(previous)
-        elif previous is None or not previous.history:
+        elif not begun or (self.out / state.FILE).exists():  # results of a first epoch whose state was not written
             self.save()
         else:
             raise TrainingError(f"{self.out} has the results of a run, but no state of it. Choose another --out.")
         self._require_one_state()
 
-    def _read_state(self) -> None:
+    def _read_state(
+        self, begun: bool
+    ) -> None:  # begun: whether results.json has an epoch, which may be after the state
         """Restore the state in the folder if its run has made a step. Raises TrainingError for weights without a state."""
         path = self.out / state.FILE
         if path.exists():
-            if (stored := State.read(path)).step > 0:
+            stored = State.read(path)
+            if begun or stored.step > 0:
+                state.require_same(self.out, self.identity, stored.identity)
+            if stored.step > 0:
                 self._restore(stored)
         elif (self.out / tensors.FILE).exists():
             raise TrainingError(
@@ -309,10 +315,7 @@ class TrainingRun:
             raise TrainingError(f"Processes find different states in {self.out}. Put the folder on a shared disk.")
 
     def _restore(self, stored: State) -> None:
-        """Continue from a stored state. Raises RequestError for other settings, TrainingError if weights are missing."""
-        if setting := state.changed_setting(self.identity, stored.identity):
-            started = state.difference(setting, self.identity, stored.identity)
-            raise RequestError(f"{self.out} has a run that was started with {started}. Choose another --out.")
+        """Continue from a stored state. Raises TrainingError if weights are missing."""
         if tensors.differences(self.network.state_dict(), stored.network):
             raise state.not_a_state(self.out / state.FILE)
         if stored.history and not (self.out / tensors.FILE).exists():
