@@ -230,13 +230,18 @@ def test_train_eval_record_card(run: Run, small_zoo: Zoo, tmp_path: Path) -> Non
     assert (code, err) == (0, f"Wrote {card}\n")
     assert card.read_text() == text == run("card", NAME)[1]
     assert json.loads(run("card", NAME, "--json")[1]) == {"name": NAME, "card": text}
+    assert run("export", NAME, "--format", "pt2", "--pin")[0] == 0
+    exported = card.with_name(f"{NAME}.pt2")
+    assert exported.exists()
+    assert run("release", str(out), "--force")[0] == 0
+    assert not exported.exists()  # it was of the weights before
 
 
 def test_eval_does_not_depend_on_the_batch_size(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo()
     run("train", NAME, "--out", str(tmp_path / "run"), "--device", "cpu", "--epochs", "1")
     values = []
-    for batch in ("1", "7", "100"):
+    for batch in ("1", "7", "100", str(10**20)):
         _, out, _ = run(
             "eval", str(tmp_path / "run"), "--limit", "100", "--batch-size", batch, "--device", "cpu", "--json"
         )

@@ -343,6 +343,18 @@ def test_f09_other_weights_go_on_top_of_those_before_them(here: Here) -> None:
     assert log(here)[1:] == [first.commit, second.commit]
 
 
+def test_exports_of_the_weights_before_go_away_with_them(here: Here, run: Run) -> None:
+    assert run("export", NAME, "--format", "pt2", "--graph", "both", "--pin")[0] == 0
+    first = push(here)[0]
+    exported = {f"{NAME}.pt2", f"{NAME}.step.pt2"}
+    assert exported <= here.hub.repos[REPO].commits[first.commit].keys()
+    release(here, build(NAME, device="cpu", seed=6))
+    assert registry.find(NAME).weights.exports is None
+    assert run("export", NAME, "--format", "pt2", "--pin")[0] == 0
+    second = push(here)[0]
+    assert here.hub.repos[REPO].commits[second.commit].keys() & exported == {f"{NAME}.pt2"}
+
+
 def test_f09_files_of_others_that_no_pin_knows_of_are_not_replaced(here: Here, run: Run) -> None:
     theirs = here.hub.add(REPO, {"README.md": b"theirs"})
     code, _, err = run("push", NAME)

@@ -67,7 +67,7 @@ def export(
     folder = Path(path_of("The folder of exported files", out))
     if folder.exists() and not folder.is_dir():
         raise RequestError(f"The folder of exported files, {folder}, is a file. Choose another folder.")
-    names = [_file_name(format, kind, config) for kind in kinds]
+    names = [file_name(format, kind, config.name) for kind in kinds]
     for path in [folder / name for name in (*names, f"{config.name}.{configs.VOCABULARY}")]:
         if path.is_dir():
             raise RequestError(f"{path} is a folder, where a file would be written. Choose another folder.")
@@ -119,11 +119,11 @@ def _check_request(
     return kinds
 
 
-def _file_name(format: str, kind: str, config: Config) -> str:
+def file_name(format: str, kind: str, name: str) -> str:
     """Return the name of the file of a graph, `kind`: NAME.EXTENSION, or NAME.step.EXTENSION if the format has both graphs."""
     row = FORMATS[format]
     step = ".step" if kind == "step" and len(row.graphs) > 1 else ""
-    return f"{config.name}{step}.{row.extension}"
+    return f"{name}{step}.{row.extension}"
 
 
 def _write(format: str, job: Job, reference: Network) -> Exported:

@@ -5,7 +5,7 @@ one commit whose parent is the pinned commit. Afterwards it adds only the new co
 the pinned digests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from .. import registry
@@ -15,6 +15,8 @@ from ..checkpoints.hub.errors import changed
 from ..checkpoints.hub.upload import MAIN, PushOptions, RemoteState, commit_files, has_files, remote_state
 from ..checkpoints.references import check_repo
 from ..errors import AccessError, ChangedError, HubError, ZooError
+from ..exports.formats import FORMATS
+from ..exports.writing import file_name
 from ..registry import lock
 from ..registry.schema import Weights
 from ..utils import paths
@@ -128,7 +130,8 @@ def _push(hub: Connection, target: _Target, options: PushOptions) -> Pushed:
     commit, created, pull_request = state.head, False, None
     if not target.same:
         title = f"{name}, by rnnzoo {__version__}"
-        commit, created, pull_request = commit_files(hub, repo, files, state, options, title)
+        stale = _stale_exports(hub, name, repo, state, files)
+        commit, created, pull_request = commit_files(hub, repo, files, state, options, title, stale)
         if created and not has_files(hub, repo, commit, files, sizes_only=True):
             raise HubError(
                 f"{repo}: the files of commit {commit} differ from those that were sent. Do not trust {hub.endpoint}."
@@ -139,6 +142,17 @@ def _push(hub: Connection, target: _Target, options: PushOptions) -> Pushed:
     weights = Weights(repo=repo, revision=commit, files=pin.files, exports=pin.exports)
     pinned = pull_request is None and _pin(name, weights, options)
     return Pushed(name, repo, url, commit, created, tuple(files), pull_request, pinned)
+
+
+def _stale_exports(
+    hub: Connection, name: str, repo: str, state: RemoteState, files: Mapping[str, bytes]
+) -> Collection[str]:
+    """Return the names of exported files of the model in the repository that are not in `files`: they have other weights."""
+    if state.head is None:
+        return ()
+    exports = {file_name(format, kind, name) for format, row in FORMATS.items() for kind in row.graphs}
+    exports |= {f"{stem}.bin" for stem in (name, f"{name}.step")}  # of OpenVINO
+    return hub.listing(repo, sorted(exports - files.keys()), state.head).keys()
 
 
 def _pin(name: str, weights: Weights, options: PushOptions) -> bool:
