@@ -56,7 +56,7 @@ class Reference:
     def __init__(self, name: str, limit: int | None):
         """Load a model and run it on the test set, or on the first `limit` examples."""
         self.network, self.task = load(name, device="cpu"), registry.find(name).task
-        split = task_data(self.task, registry.load_registry().datasets[self.task.dataset]).split("test")
+        split = task_data(self.task).split("test")
         self.stream, self.total = split.stream, len(split) if limit is None else min(limit, len(split))
         batches = [split.batch(indices) for indices in torch.arange(self.total).split(1 if self.stream else BATCH)]
         logits = self.logits(self.network, [(x, lengths) for x, _, lengths in batches])

@@ -85,9 +85,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FOLDER / "listening.json")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    known = registry.load_registry()
-    task = known.all_tasks["fsdd"]
-    data = task_data(task, known.datasets[task.dataset])
+    data = task_data(registry.load_registry().all_tasks["fsdd"])
     assert isinstance(data, FSDD)
     recordings, digits = data.recordings("test" if given.stream else given.split)
     truth = [str(digit) for digit in digits.tolist()]

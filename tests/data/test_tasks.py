@@ -472,7 +472,7 @@ def test_data_that_cannot_be_had_are_said_to_be_so():
     for name in ("tum", "tum-steps", "toxic-short", "toxic-long"):
         known = registry.load_registry()
         with pytest.raises(DataError, match=r"not freely available.*https://.*\.com"):
-            task_data(known.all_tasks[name], known.datasets[known.all_tasks[name].dataset]).split("test")
+            task_data(known.all_tasks[name]).split("test")
 
 
 # data of one's own

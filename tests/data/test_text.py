@@ -544,7 +544,7 @@ def test_the_real_sentences():
     }
     known = registry.load_registry()
     for name, expected in sizes.items():
-        data = task_data(known.all_tasks[name], known.datasets[known.all_tasks[name].dataset])
+        data = task_data(known.all_tasks[name])
         assert tuple(len(data.split(part)) for part in ("train", "validation", "test")) == expected
         assert len(data.tokenizer) == 5_000
     network = build("gru-1x200-spooky", device="cpu")

@@ -88,7 +88,7 @@ def test_a_layout_that_is_none(small) -> None:
 def test_the_real_series(name, sizes, lengths) -> None:
     known = registry.load_registry()
     task = known.all_tasks[name]
-    data = task_data(task, known.datasets[task.dataset])
+    data = task_data(task)
     train, validation, test = (data.split(part) for part in ("train", "validation", "test"))
     assert tuple(map(len, (train, validation, test))) == sizes
     assert validation.targets.bincount().tolist() == [sizes[1] // task.outputs] * task.outputs

@@ -12,8 +12,8 @@ from .base import Split, SplitName, TaskData
 from .originals import Recording, read_verified
 
 
-def task_data(task: Task, dataset: Dataset) -> TaskData:
-    """Return the data of a task. Its files are read when `split` is called.
+def task_data(task: Task, dataset: Dataset | None = None) -> TaskData:
+    """Return the data of a task. Its files are read when `split` is called. dataset: None for the registry's.
 
     `task.family` is a key of TASKS or "module:Class", whose module may be in the zoo's folder: that folder is appended to
     sys.path. Raises DataError if the class cannot be imported, and RequestError if it does not have the task's layout.
@@ -35,14 +35,13 @@ def task_data(task: Task, dataset: Dataset) -> TaskData:
         raise DataError(f"The task family {task.family} cannot be imported ({first_line(error)}). {fix}") from error
     if not (isinstance(family, type) and issubclass(family, TaskData)):
         raise DataError(f"The task family {task.family} is not a subclass of zoo.data.base.TaskData, which it must be.")
-    return family(task, dataset)
+    return family(task, dataset or registry.load_registry().datasets[task.dataset])
 
 
 def data_of(config: Config) -> TaskData | None:
     """Return the data of the task that a config names; None if the registry has no such task. Raises as `task_data` does."""
-    known = registry.load_registry()
-    task = known.all_tasks.get(config.task)
-    return None if task is None else task_data(task, known.datasets[task.dataset])
+    task = registry.load_registry().all_tasks.get(config.task)
+    return None if task is None else task_data(task)
 
 
 def examples(name: str, split: SplitName = "test") -> Split:
@@ -55,13 +54,9 @@ def examples(name: str, split: SplitName = "test") -> Split:
     Raises UnknownNameError if `name` is neither a model nor a task, and DataError if a file is missing or differs from the
     locked one.
     """
-    known = registry.load_registry()
-    task = (
-        known.all_tasks[name]
-        if text_of("The name of a model or task", name) in known.all_tasks
-        else registry.find(name).task
-    )
-    return task_data(task, known.datasets[task.dataset]).split(split)
+    tasks = registry.load_registry().all_tasks
+    is_task = text_of("The name of a model or task", name) in tasks
+    return task_data(tasks[name] if is_task else registry.find(name).task).split(split)
 
 
 def digests_of(name: str) -> dict[str, str]:

@@ -77,7 +77,7 @@ def evaluate(
     sha256 = checkpoint.weights_sha256
     if _file_version(checkpoint.weights) != version:  # a training goes on there
         raise CheckpointError(f"{checkpoint.weights} was replaced while rnnzoo read it. Try again.")
-    source = task_data(task, load_registry().datasets[task.dataset])
+    source = task_data(task)
     words, expected_words = (t.words if t else () for t in (network.tokenizer, source.tokenizer))
     if words != expected_words:
         raise RequestError(
@@ -211,7 +211,7 @@ def measure(
     outputs = split.targets.shape[-1] if target == "forecast" else 1
     sums, state = torch.zeros(outputs, 3, dtype=torch.float64), None
     with evaluating(network):
-        for indices in torch.arange(n).split(1 if split.stream else batch_size):
+        for indices in torch.arange(n).split(1 if split.stream else min(batch_size, n)):
             x, y, lengths = split.batch(indices, network.device)
             x = x.to(network.dtype) if x.is_floating_point() else x
             if split.stream:

@@ -78,9 +78,7 @@ def _recordings() -> dict[str, str]:
     from ...data import task_data
     from ...data.speech import FSDD
 
-    known = registry.load_registry()
-    task = known.all_tasks["fsdd"]
-    data = task_data(task, known.datasets[task.dataset])
+    data = task_data(registry.load_registry().all_tasks["fsdd"])
     assert isinstance(data, FSDD)
     try:
         samples, digits = data.recordings("test")
