@@ -131,6 +131,10 @@ def _answer(network: "Network", content: bytes, top: int) -> dict[str, Any]:
     with torch.no_grad():
         logits = network(x.to(network.device), lengths).float().cpu()[0]
     last = logits if logits.dim() == 1 else logits[-1]  # of a readout at every step
+    if not last.isfinite().all():
+        raise RequestError(
+            f"The outputs of {network.config.name} for this input are infinite or NaN. Give smaller numbers."
+        )
     # None for a network of the user's own, and for a head that is not the task's
     task = registry.load_registry().all_tasks.get(network.config.task) if network.interface.classes is None else None
     if len(last) == 1 if task is None else task.target in ("value", "forecast"):

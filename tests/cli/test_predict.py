@@ -188,6 +188,13 @@ def test_a_network_without_a_task_of_the_registry_predicts_classes(run: Run, tmp
     assert sorted(row["class"] for row in json.loads(out)["classes"]) == ["0", "1", "2"]
 
 
+def test_outputs_that_are_no_numbers_are_no_answer(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text(",".join(["3e38"] * 4 + ["-3e38"] * 4) + "\n")
+    code, out, err = run("predict", "mlp-3x8-pima.prelu-tuned", str(tmp_path / "table.csv"), "--device", "cpu")
+    assert (code, out) == (2, "")
+    assert "for this input are infinite or NaN" in err
+
+
 @pytest.mark.parametrize(("name", "first"), [("gru-2x64-lorenz", b"1\n2"), (DIGITS, b"0," * 27 + b"1")])
 def test_a_replaced_head_answers_by_what_it_is(run: Run, tmp_path: Path, name: str, first: bytes) -> None:
     (tmp_path / "file.csv").write_bytes(first)

@@ -52,6 +52,19 @@ def test_keys_sound_as_often_as_the_network_says(network):
     assert (drawn.mean(0) - p).abs().max() < 5 * (p * (1 - p) / 400).sqrt().max()
 
 
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_nothing_is_drawn_from_what_is_no_number(network, temperature):
+    weight = network.head.weight.detach().clone()
+    try:
+        with torch.no_grad():
+            network.head.weight.fill_(torch.nan)
+        with pytest.raises(RequestError, match="are infinite or NaN, so nothing can be drawn"):
+            generate(network, length=3, temperature=temperature)
+    finally:
+        with torch.no_grad():
+            network.head.weight.copy_(weight)
+
+
 @pytest.mark.parametrize(("options", "message"), [
     ({"prompt": "C3 H4"}, "No key is called 'H4'; keys are called A0"), ({"length": 0}, "length and top_k"),
     ({"top_k": 0}, "length and top_k"), ({"temperature": -1.0}, "temperature"), ({"temperature": float("nan")}, "temperature"),

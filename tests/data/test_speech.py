@@ -200,6 +200,7 @@ def test_floats_are_read_as_integers_are():
     for content, message in (
         (wav_of_floats(integers.double(), width=8), "64-bit floats"), (wav(integers.numpy(), width=3), "24-bit integers"),
         (wav(integers.numpy(), width=4), "32-bit integers"), (wav_of_floats(torch.full((900,), torch.nan)), "infinite or NaN"),
+        (wav_of_floats(torch.full((900,), 3e38)), "beyond 1,000,000"),
     ):  # fmt: skip
         with pytest.raises(RequestError, match=message):
             read_example(network, content)

@@ -54,29 +54,24 @@ class Projection(nn.Module):
         self.norm, self.parametrization = norm, parametrization
 
     @property
-    def matrix(self) -> Tensor:
-        """W, (out, in), or (out, in, height, width) of a convolution."""
+    def matrix(self) -> Tensor:  # W
         if self.held_matrix is not None:
             return self.held_matrix
         return parametrized(self.parametrization, self.weight) if self.parametrization else self.weight
 
     @property
-    def cost(self) -> int:
-        """Multiply-adds of one product; of a convolution, at one position of an image."""
+    def cost(self) -> int:  # multiply-adds of one product; of a convolution, at one position of an image
         return self.matrix.numel()
 
     @property
-    def channels(self) -> int:
-        """Number of channels of s."""
+    def channels(self) -> int:  # of s
         return self.matrix.shape[1]
 
     def hold(self, mask: Tensor | None = None) -> None:
-        """Compute W once for the steps of a sequence, until `release`. mask: factors on s, or None."""
         if self.parametrization or mask is not None:  # torch.export forbids an assignment that changes nothing
             self.held_matrix, self.mask = self.matrix if self.parametrization else None, mask
 
     def release(self) -> None:
-        """End what `hold` began."""
         if self.held_matrix is not None or self.mask is not None:
             self.held_matrix = self.mask = None
 
@@ -95,11 +90,9 @@ class Projection(nn.Module):
         raise NotImplementedError
 
     def along_channels(self, vector: Tensor) -> Tensor:
-        """Return a vector, (channels,), reshaped to broadcast with the product."""
         return along(vector, -1)
 
     def normalised(self, product: Tensor, norm: nn.Module) -> Tensor:
-        """Return norm(product), which normalises over the channels."""
         return norm(product)
 
 

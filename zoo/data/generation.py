@@ -154,6 +154,10 @@ def _continued(network: Network, prompt: Tensor, length: int, draw: Draw) -> Ite
             for x in pending:
                 x = x[None].to(network.device, network.dtype if x.is_floating_point() else x.dtype)
                 logits, state = cast(RecurrentNetwork, network).step(x, state)
+        if not logits.isfinite().all():
+            raise RequestError(
+                f"The outputs of {network.config.name} are infinite or NaN, so nothing can be drawn from them."
+            )
         pending = [draw(logits[0].float().cpu())]
         yield pending[0]
 

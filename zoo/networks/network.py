@@ -236,7 +236,8 @@ def valid_lengths(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int
     tensor = tensor.long()
     if torch.compiler.is_exporting():  # lengths have no values during an export
         return tensor
-    fits = tensor.min() >= 1 and tensor.reshape(len(x), -1).sum(1).max() <= x.shape[1]
+    steps = x.shape[1]
+    fits = tensor.min() >= 1 and tensor.max() <= steps and tensor.reshape(len(x), -1).sum(1).max() <= steps
     return tensor if fits else None
 
 
