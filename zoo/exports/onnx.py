@@ -86,9 +86,11 @@ def _tanh(x: Any) -> Any:
 
 
 def _log_sigmoid(x: Any) -> Any:
-    """Return log(sigmoid(x)) by Softplus. torch's own translation, Sigmoid and Log, ends at the logarithm of 0."""
+    """Return log(sigmoid(x)), computed in float64; below -80 it is x, because the sigmoid would soon be 0 in float32."""
     of = _operators()
-    return of.Neg(of.Softplus(of.Neg(x)))
+    wide = of.Cast(of.Max(x, -80.0), to=DOUBLE)
+    logarithm = of.Log(of.Reciprocal(of.Add(of.Exp(of.Neg(wide)), of.CastLike(1.0, wide))))
+    return of.Add(of.CastLike(logarithm, x), of.Min(of.Add(x, 80.0), 0.0))
 
 
 EXACT: dict[Callable[..., Any], Callable[..., Any]] = {
