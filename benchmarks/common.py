@@ -16,7 +16,7 @@ from zoo.diagnostics.benchmark import Measurement, machine
 from zoo.utils import files
 
 FOLDER = Path(__file__).parent
-"""Of the stored measurements."""
+"""The folder of the stored measurements."""
 
 
 def arguments(description: str | None, rounds: int, out: Path) -> argparse.Namespace:
