@@ -276,10 +276,11 @@ class TrainingRun:
             raise TrainingError(f"{self.out} has the results of a run, but no state of it. Choose another --out.")
         self._require_one_state()
 
-    def _read_state(
-        self, begun: bool
-    ) -> None:  # begun: whether results.json has an epoch, which may be after the state
-        """Restore the state in the folder if its run has made a step. Raises TrainingError for weights without a state."""
+    def _read_state(self, begun: bool) -> None:
+        """Restore the state in the folder if its run has made a step. begun: whether results.json has an epoch of it.
+
+        Raises RequestError for a run with other settings, and TrainingError for weights without a state.
+        """
         path = self.out / state.FILE
         if path.exists():
             stored = State.read(path)
