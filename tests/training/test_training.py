@@ -777,7 +777,7 @@ def test_weights_of_unknown_origin_are_not_trained_over(small_zoo: Zoo, tmp_path
     entry = registry.find(NAME)
     before = train(entry, tmp_path, device="cpu")
     (tmp_path / STATE).unlink()
-    with pytest.raises(TrainingError, match="has weights, but no state from which their training could continue"):
+    with pytest.raises(TrainingError, match="has weights, but no state to continue from"):
         train(entry, tmp_path, device="cpu", overrides={"seed": 5})
     assert results.read(tmp_path).training == before
     assert before.checkpoint_sha256 == sha256(tmp_path / WEIGHTS)

@@ -277,9 +277,9 @@ class TrainingRun:
         self._require_one_state()
 
     def _read_state(self, begun: bool) -> None:
-        """Restore the state in the folder if its run has made a step. begun: whether results.json has an epoch of it.
+        """Restore the state in the folder if its run has made a step. begun: whether results.json has an epoch of the run.
 
-        Raises RequestError for a run with other settings, and TrainingError for weights without a state.
+        Raises RequestError for a state of other settings, and TrainingError for weights without a state.
         """
         path = self.out / state.FILE
         if path.exists():
@@ -290,8 +290,7 @@ class TrainingRun:
                 self._restore(stored)
         elif (self.out / tensors.FILE).exists():
             raise TrainingError(
-                f"{self.out} has weights, but no state from which their training could continue. Choose another --out, or "
-                "remove the folder."
+                f"{self.out} has weights, but no state to continue from. Choose another --out, or remove the folder."
             )
 
     def _previous_course(self) -> results.Training | None:
