@@ -354,10 +354,14 @@ def test_every_task_family_with_weights_has_a_starter() -> None:
 
 def test_marked_parts_are_filled_and_the_text_around_them_is_kept() -> None:
     text = "a\n<!-- generated: models -->\nold\n<!-- end of generated -->\nb\n"
-    assert generated._filled(text, {"models": "new", "speed": "x", "papers": None}) == text.replace("old", "new")
+    asked = []
+    parts = {"models": lambda: "new", "speed": lambda: asked.append("speed")}  # there is no mark of speed
+    assert generated._filled(text, parts) == text.replace("old", "new")
+    assert generated._filled(text, {"models": lambda: None}) == text
+    assert asked == []
     unclosed = "<!-- generated: models -->\n<!-- generated: speed -->\n<!-- end of generated -->\n"
     with pytest.raises(ValueError, match="models --> is not followed by"):
-        generated._filled(unclosed, {"models": "new"})
+        generated._filled(unclosed, {"models": lambda: "new"})
 
 
 def test_a_plot_of_other_figures_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ and exits with 1 if there are any. In pages that people write, the generated par
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from .. import registry
@@ -60,37 +61,35 @@ def _documents(rows: Sequence[models.ModelRow]) -> dict[Path, str]:
         path = paths.path(name)
         if path.exists():
             root = "../" * name.count("/")
-            parts = {
-                "starters": models.starters(pretrained, root),
-                "models": models.table(pretrained, root),
-                "papers": papers.links(root),
-                "speed": speed.section(root),
-                "exports": exports.section(),
-                "properties": atlas.meanings(),
-                "cells": atlas.table(),
-                "equations": equations.section(),
+            parts: dict[str, Callable[[], str | None]] = {
+                "starters": partial(models.starters, pretrained, root),
+                "models": partial(models.table, pretrained, root),
+                "papers": partial(papers.links, root),
+                "speed": partial(speed.section, root),
+                "exports": exports.section,
+                "properties": atlas.meanings,
+                "cells": atlas.table,
+                "equations": equations.section,
             }
             texts[path] = _filled(path.read_text(encoding="utf-8"), parts)
     return texts
 
 
-def _filled(text: str, parts: dict[str, str | None]) -> str:
-    """Return `text` with each content of `parts`, {NAME: content}, between the mark `<!-- generated: NAME -->` and END.
+def _filled(text: str, parts: Mapping[str, Callable[[], str | None]]) -> str:
+    """Return `text` with the content of each part whose mark `<!-- generated: NAME -->` it has between this mark and END.
 
-    A content that is None, or whose mark is not in `text`, changes nothing.
+    parts: {NAME: function that returns the content, or None to change nothing}.
     """
-    for name, content in parts.items():
-        if content is not None:
+    for name, section in parts.items():
+        if MARK.format(name) in text and (content := section()) is not None:
             text = _replaced(text, MARK.format(name), content)
     return text
 
 
 def _replaced(text: str, mark: str, content: str) -> str:
-    """Return `text` with `content` between the mark and END. Raises ValueError if END does not follow the mark."""
-    before, found_mark, rest = text.partition(mark)
+    """Return `text`, which has the mark, with `content` between it and END. Raises ValueError if END does not follow."""
+    before, _, rest = text.partition(mark)
     old, found_end, after = rest.partition(END)
-    if not found_mark:
-        return text
     if not found_end or re.search(MARK.format(r"\w+"), old):
         raise ValueError(
             f"{mark} is not followed by {END}, so the text after it would be lost. Add {END} after the part."

@@ -74,9 +74,9 @@ def release(folder: Path, half: bool = False) -> str:
     pins = {name: pin(home / name) for name in sorted([*names, golden.FILE])}
     first_pin = Weights(repo=f"{NAMESPACE}/{entry.name}", files=pins)
     weights = entry.weights.followed_by(pins) if entry.weights else first_pin
-    for name in (entry.weights and entry.weights.exports) or ():
-        (home / name).unlink(missing_ok=True)  # of the weights before
     lock.put(weights={entry.name: weights}, counts={entry.name: sizes.counts(entry.name)})
+    for name in (entry.weights and entry.weights.exports) or ():  # of the weights before, which nothing pins any more
+        (home / name).unlink(missing_ok=True)
     write_card(entry.name)
     return entry.name
 

@@ -58,8 +58,7 @@ def write_inspected(job: Job, traces: Traces | None = None) -> list[Place]:
 
 def stack_of(text: str) -> int:
     """Return the bytes of numbers that a step of a header keeps on the stack."""
-    found = re.search(r"_STACK = (\d+)", text)
-    return int(found[1]) if found else 0
+    return int(re.findall(r"_STACK = (\d+)", text)[0])
 
 
 def _compile(job: Job, places: list[Place] | None, traces: Traces | None) -> None:
