@@ -433,6 +433,19 @@ def test_a_file_that_forgets_its_state_or_fails_for_one_sequence_is_refused(
         export(small("rnn"), "onnx", out=tmp_path)
 
 
+@pytest.mark.parametrize("graph", ["sequence", "step"])
+def test_a_file_that_is_wrong_for_large_inputs_is_refused(
+    graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The inputs of golden outputs are from 0 to 1, which leaves gates half open."""
+    run = onnx.ONNXRuntime.run
+    monkeypatch.setattr(
+        onnx.ONNXRuntime, "run", lambda self, inputs: run(self, {**inputs, "x": inputs["x"].clamp(-2, 2)})
+    )
+    with pytest.raises(ExportError, match="for inputs from -30 to 30, more than 1e-04"):
+        export(small("rnn"), "onnx", graph=graph, out=tmp_path)
+
+
 def test_8_bit_weights_in_a_format_without_them_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         RequestError, match="pt2 cannot have 8-bit weights: leave quantize out, or choose onnx or c or wasm"

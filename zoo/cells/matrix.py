@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..utils.shapes import unsqueeze_to
 from .base import Cell, State
 from .projections import ProjectionFactory, along
 
@@ -80,7 +81,7 @@ class Retention(MatrixRecurrence):
         axis = self.axis - 1  # of the keys
         pairs = S.shape[axis] // 2
         angle = torch.exp(torch.arange(pairs, dtype=S.dtype, device=S.device) * (-math.log(1e4) / max(pairs, 1)))
-        cos, sin = (t.reshape(-1, *[1] * (-axis - 1)) for t in (angle.cos(), angle.sin()))
+        cos, sin = (unsqueeze_to(t, -axis) for t in (angle.cos(), angle.sin()))
         re, im, rest = S.split([pairs, pairs, S.shape[axis] - 2 * pairs], axis)
         return super().carry(a, torch.cat([re * cos + im * sin, im * cos - re * sin, rest], axis))
 

@@ -17,6 +17,7 @@ from ..networks.base import meta_network, refuse_large
 from ..networks.initialisers import initialise_direction
 from ..networks.layer import Direction
 from ..registry.schema import Config, Init
+from ..utils.shapes import unsqueeze_to
 
 Weights = dict[str, Tensor]
 """Parameters of one layer by name, each (runs, ...)."""
@@ -96,7 +97,7 @@ def draw(config: Config, runs: int, steps: int, generator: torch.Generator, dtyp
     top = nodes[-1].direction
     channels = top.cell.channels(top.cell.states[0], top.units, **top.options)
     errors = torch.randn(runs, steps, channels, *x.shape[3:], generator=generator, dtype=dtype)
-    errors /= errors.flatten(2).norm(dim=2).reshape(runs, steps, *[1] * (errors.dim() - 2))
+    errors /= unsqueeze_to(errors.flatten(2).norm(dim=2), errors.dim())
     return Ensemble(nodes, weights, x, errors)
 
 

@@ -22,6 +22,7 @@ from ..networks.layer import Layer
 from ..networks.recurrent import RecurrentNetwork
 from ..registry.metrics import TARGETS, Target
 from ..training.evaluation import score
+from ..utils.shapes import unsqueeze_to
 from ..utils.text import capitalised
 from .base import Array, Axis, Result
 from .ensemble import Node, require_one_direction
@@ -262,7 +263,7 @@ def dependency(
     for i, share in enumerate(SHARES):
         count = (share * ends).round()
         for j, replaced in enumerate(((steps >= ends - count) & (steps < ends), steps < count)):
-            where = replaced.reshape(*replaced.shape, *[1] * (x.dim() - 2)).to(x.device)
+            where = unsqueeze_to(replaced, x.dim()).to(x.device)
             total, correct, n = score(target, network(torch.where(where, neutral, x), lengths), y)
             values[j, i] = float(correct / n), float(total / n)
     axes, unit = (Axis("end", ("last", "first")), Axis("share", SHARES)), TARGETS[target].title

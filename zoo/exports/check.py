@@ -1,5 +1,6 @@
 """Checks a written file: runs it by its format's runtime, and compares logits and states with the equations in float64."""
 
+import copy
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,7 @@ from ..errors import ExportError, first_line
 from ..networks import golden
 from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
+from ..networks.stack import NetworkState
 from .base import Runtime
 from .graphs import takes_gaps
 
@@ -16,6 +18,8 @@ TOLERANCE = golden.TOLERANCE
 """Largest allowed difference of a logit, relative to the largest logit (at least 1), as for golden outputs."""
 SHORT, STEPS = 7, 50
 """The length of the second-shortest test sequence, and the largest number of steps that are taken one by one."""
+WIDE, ROUNDINGS = 30, 10
+"""The largest number of wide inputs, which shut gates, and how many times the network's own error is allowed there."""
 
 
 @dataclass(frozen=True)
@@ -37,29 +41,57 @@ def check(runtime: Runtime, network: Network, kind: str) -> Checked:
     also run in two parts, the second from the state after the first. Both run with two sequences, of which one ends earlier,
     and with one; and if the cell uses the time between inputs, once more with random times. Raises ExportError if a number is
     off by more than TOLERANCE, or if the runtime fails.
+
+    Those inputs are from 0 to 1. Where inputs are numbers, the first SHORT steps run again with inputs from -WIDE to WIDE. The
+    network's own float32 may be off by more than TOLERANCE there, so up to ROUNDINGS times its error is allowed.
     """
     x, _ = golden.example_input(network)
     exact = golden.exact(network)
     try:
         if network.interface.readout == "none":
             sizes: tuple[int, ...] = ()
-            worst = max(_compare(runtime.sequence(x[:n])[0], exact(x[:n].double())) for n in (2, 1))
-        elif kind == "step":
-            sizes = tuple(sorted({1, min(SHORT, x.shape[1]), min(STEPS, x.shape[1])}))
-            worst = max(_steps(runtime, exact, x[:, : sizes[-1]], dt) for dt in _gaps(exact, x[:, : sizes[-1]]))
         else:
-            sizes = tuple(sorted({1, min(SHORT, x.shape[1]), x.shape[1]}))
-            parts = [x[:, :n] for n in sizes]
-            worst = max(_sequences(runtime, exact, part, dt) for part in parts for dt in _gaps(exact, part))
+            steps = x.shape[1]
+            sizes = tuple(sorted({1, min(SHORT, steps), min(STEPS, steps) if kind == "step" else steps}))
+        run = sizes[-1:] if kind == "step" else sizes
+        worst = max(_difference(runtime, exact, kind, part) for part in [x[:, :n] for n in run] or [x])
+        _require(worst, TOLERANCE)
+        if x.is_floating_point():
+            wide = WIDE * (2 * (x[:, :SHORT] if sizes else x) - 1)
+            bound = max(TOLERANCE, ROUNDINGS * _rounding(exact, wide))
+            _require(_difference(runtime, exact, kind, wide), bound, f" for inputs from -{WIDE} to {WIDE}")
     except ExportError:
         raise
     except Exception as error:  # whatever a runtime raises
         raise ExportError(f"its own runtime cannot run it ({first_line(error)})") from error
-    if not worst <= TOLERANCE:
-        raise ExportError(
-            f"its logits or states differ by {worst:.1e} from those of the equations, more than {TOLERANCE:.0e}"
-        )
     return Checked(worst, sizes)
+
+
+def _require(difference: float, bound: float, where: str = "") -> None:
+    """Raise ExportError if a difference exceeds its bound."""
+    if not difference <= bound:
+        raise ExportError(
+            f"its logits or states differ by {difference:.1e} from those of the equations{where}, more than {bound:.0e}"
+        )
+
+
+def _rounding(exact: Network, x: Tensor) -> float:
+    """Return the largest difference of `_compare` between a network in float32 and `exact`, the same in float64."""
+    single = copy.deepcopy(exact).float()
+    if not isinstance(exact, RecurrentNetwork):
+        return _compare(single(x), exact(x.double()))
+    logits, ends = single.resume(x)
+    expected, exact_ends = exact.resume(x.double())
+    pairs = zip(_flat(ends), _flat(exact_ends), strict=True)
+    return max(_compare(logits, expected), *(_compare(state, end) for state, end in pairs))
+
+
+def _difference(runtime: Runtime, exact: Network, kind: str, x: Tensor) -> float:
+    """Return the largest difference of `_compare` for x, without times between inputs and, if the cell uses them, with some."""
+    if exact.interface.readout == "none":
+        return max(_compare(runtime.sequence(x[:n])[0], exact(x[:n].double())) for n in (2, 1))
+    compare = _steps if kind == "step" else _sequences
+    return max(compare(runtime, exact, x, dt) for dt in _gaps(exact, x))
 
 
 def _gaps(exact: Network, x: Tensor) -> list[Tensor | None]:
@@ -86,7 +118,7 @@ def _sequences(runtime: Runtime, exact: Network, x: Tensor, dt: Tensor | None) -
     logits, states = runtime.sequence(x, lengths, dt=dt)
     if isinstance(exact, RecurrentNetwork):
         expected, ends = exact.resume(double, lengths=lengths, dt=dt)
-        pairs = zip(states, (state for layer in ends for state in layer), strict=True)
+        pairs = zip(states, _flat(ends), strict=True)
         worst = max(_compare(logits, expected), *(_compare(state, end) for state, end in pairs))
     else:
         expected = exact(double, lengths)
@@ -119,6 +151,11 @@ def _steps(runtime: Runtime, exact: Network, x: Tensor, dt: Tensor | None) -> fl
             expected, exact_state = exact.step(double[:batch, t], exact_state, dt=gap)
             worst = max(worst, _compare(logits, expected))
     return worst
+
+
+def _flat(states: NetworkState) -> list[Tensor]:
+    """Return the states of all layers, from the first to the top one."""
+    return [state for layer in states for state in layer]
 
 
 def _compare(found: Tensor, expected: Tensor) -> float:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..networks.network import Network, mask
+from ..utils.shapes import unsqueeze_to
 from .base import check_takes_gaps
 from .graphs import graph
 
@@ -65,7 +66,7 @@ class GraphRuntime(ABC):
             logits, new_state = self.step(x_t, state, None if dt is None else dt[:, t])
             if lengths is not None and state is not None:
                 running = t < lengths
-                keep = [running.reshape(-1, *[1] * (s.dim() - 1)) for s in new_state]
+                keep = [unsqueeze_to(running, s.dim()) for s in new_state]
                 new_state = [torch.where(k, n, o) for k, n, o in zip(keep, new_state, state, strict=True)]
                 logits = torch.where(running[:, None], logits, every[-1]) if every else logits
             state = new_state

@@ -11,6 +11,7 @@ from ..cells.constants import constant
 from ..cells.constants import given as constants_given
 from ..cells.projections import Projection
 from ..utils import torch_internals
+from ..utils.shapes import unsqueeze_to
 
 
 def loop(
@@ -75,4 +76,4 @@ def while_running(
 ) -> State:
     """Return `new` for the sequences where `running` is True, and `old` for the others, which have ended."""
     pairs = zip(new, old, strict=True)
-    return tuple(torch.where(running.reshape(-1, *[1] * (n.dim() - 1)), n, o) for n, o in pairs)
+    return tuple(torch.where(unsqueeze_to(running, n.dim()), n, o) for n, o in pairs)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..cells.base import Cell, RawInputCell, State, matched
 from ..cells.projections import Projection, ProjectionFactory
+from ..utils.shapes import unsqueeze_to
 from .block import Block, CausalConvolution
 from .graph_scan import loop, while_running
 
@@ -126,7 +127,7 @@ class Direction(nn.Module):
     ) -> tuple[Tensor, ...]:
         """Return the tensors of a step that depend on the input alone, each (..., channels, ...)."""
         cell = self.cell
-        gap = None if dt is None else dt.reshape(*dt.shape, *[1] * -cell.axis)
+        gap = None if dt is None else unsqueeze_to(dt, dt.dim() - cell.axis)
         if isinstance(cell, RawInputCell):
             return cell.project(x, gap, self.input)
         x = self.input(x)
@@ -345,4 +346,4 @@ def reverse(
         return x.flip(0)
     time = torch.arange(x.shape[0], device=x.device)[:, None]
     source = torch.where(time < lengths, lengths - 1 - time, time)
-    return x.gather(0, source.reshape(*source.shape, *[1] * (x.dim() - 2)).expand_as(x))
+    return x.gather(0, unsqueeze_to(source, x.dim()).expand_as(x))

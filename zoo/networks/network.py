@@ -21,6 +21,7 @@ from ..errors import RequestError, faults, shown
 from ..registry import load_registry
 from ..registry.schema import Config, ConvHead, Interface
 from ..utils.arguments import plain
+from ..utils.shapes import unsqueeze_to
 from .pretrained import PretrainedMixin
 
 AUTOCAST = (torch.float32, torch.float16, torch.bfloat16)
@@ -246,7 +247,7 @@ def mask(x: Tensor, lengths: Tensor | None) -> Tensor:
     if lengths is None:
         return x
     inside = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
-    return torch.where(inside.reshape(*inside.shape, *[1] * (x.dim() - 2)), x, 0)
+    return torch.where(unsqueeze_to(inside, x.dim()), x, 0)
 
 
 def sum_over_time(x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -261,4 +262,4 @@ def sum_over_time(x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
 
 def mean_of_sum(total: Tensor, count: Tensor) -> Tensor:
     """Return total, (batch, ...), divided by count, (batch,)."""
-    return total / count.reshape(-1, *[1] * (total.dim() - 1))
+    return total / unsqueeze_to(count, total.dim())

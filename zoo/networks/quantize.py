@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RequestError, shown
+from ..utils.shapes import unsqueeze_to
 from .frozen import check_finite, frozen
 from .network import Network
 
@@ -21,7 +22,7 @@ def quantize_rows(
     """
     largest = weight.flatten(1).abs().amax(1)
     scale = torch.where(largest > 0, largest / LARGEST, 1)
-    integers = torch.round(weight / _along_rows(scale, weight)).clamp(-LARGEST, LARGEST)
+    integers = torch.round(weight / unsqueeze_to(scale, weight.dim())).clamp(-LARGEST, LARGEST)
     return integers.to(torch.int8), scale
 
 
@@ -30,7 +31,7 @@ def dequantize_rows(
     scale: Tensor,  # (rows,)
 ) -> Tensor:
     """Return integers * scale, in the dtype of the scale."""
-    return integers.to(scale.dtype) * _along_rows(scale, integers)
+    return integers.to(scale.dtype) * unsqueeze_to(scale, integers.dim())
 
 
 @torch.no_grad()
@@ -54,7 +55,3 @@ def check_quantize(quantize: str | None) -> None:
     """Raise RequestError unless `quantize` is None or one of QUANTIZE."""
     if quantize is not None and quantize not in QUANTIZE:
         raise RequestError(f"quantize is {shown(quantize)}; it can be None or {' or '.join(map(repr, QUANTIZE))}.")
-
-
-def _along_rows(scale: Tensor, weight: Tensor) -> Tensor:
-    return scale.reshape(-1, *[1] * (weight.dim() - 1))

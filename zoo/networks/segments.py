@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RequestError, shown
+from ..utils.shapes import unsqueeze_to
 from .network import is_strided, shape_text
 from .stack import NetworkState
 
@@ -122,7 +123,7 @@ def reset_where(resets: Tensor, initial: NetworkState, state: NetworkState) -> N
     """Return `state`, with the states of `initial` for each sequence where `resets`, (batch,), is True."""
 
     def chosen(fresh: Tensor, old: Tensor) -> Tensor:
-        return torch.where(resets.view(-1, *[1] * (old.dim() - 1)), fresh, old)
+        return torch.where(unsqueeze_to(resets, old.dim()), fresh, old)
 
     return tuple(
         tuple(chosen(fresh, old) for fresh, old in zip(*layer, strict=True))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from ..cells.projections import Projection
 from ..errors import RequestError
 from ..registry.schema import Config
+from ..utils.shapes import unsqueeze_to
 from .layer import Layer, stacked
 from .network import mask, valid_lengths
 from .stack import SequenceNetwork, Stack, make_layers
@@ -84,4 +85,4 @@ def _longest(lengths: Tensor, x: Tensor) -> int:
 def _take(x: Tensor, times: Tensor) -> Tensor:
     """Return x, (batch, time, ...), at the steps `times`, (batch, new time); an index beyond the last step takes that step."""
     times = times.clamp(max=x.shape[1] - 1)
-    return x.gather(1, times.reshape(*times.shape, *[1] * (x.dim() - 2)).expand(*times.shape, *x.shape[2:]))
+    return x.gather(1, unsqueeze_to(times, x.dim()).expand(*times.shape, *x.shape[2:]))

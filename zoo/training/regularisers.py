@@ -7,6 +7,7 @@ from ..errors import RequestError
 from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
 from ..registry.metrics import Target
+from ..utils.shapes import unsqueeze_to
 from .evaluation import score
 
 
@@ -76,4 +77,4 @@ def _rescaled(error: Tensor) -> Tensor:
     """
     largest = error.flatten(2).abs().amax(2)
     scale = torch.where(largest > 0, largest / (2 * torch.frexp(largest).mantissa), 1)
-    return error / scale.reshape(*scale.shape, *[1] * (error.dim() - 2))
+    return error / unsqueeze_to(scale, error.dim())

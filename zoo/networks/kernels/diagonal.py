@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...cells.base import State, matched
 from ...cells.linear import LinearRecurrence, next_state, times
+from ...utils.shapes import unsqueeze_to
 from ..layer import Direction, LayerInput, LazyEmbedding
 from .devices import RECURRENCES, device_module
 from .shared import check_formats, contiguous, customised, formats, in_memory, intercepted, overridden
@@ -132,7 +133,7 @@ def _kept(outputs: Tensor, start: Tensor, lengths: Tensor, tbptt_steps: int | No
     if tbptt_steps is None:
         return kept
     cut = (time // tbptt_steps * tbptt_steps > last) & (time >= tbptt_steps)  # between the last step and this one
-    return torch.where(cut.reshape(*cut.shape, *[1] * (outputs.dim() - 2)), kept.detach(), kept)
+    return torch.where(unsqueeze_to(cut, outputs.dim()), kept.detach(), kept)
 
 
 class Recurrence(torch.autograd.Function):
