@@ -10,9 +10,8 @@ from ..errors import ExportError, first_line
 from ..networks import golden
 from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
-from ..networks.stack import NetworkState
 from .base import Runtime
-from .graphs import takes_gaps
+from .graphs import flat, takes_gaps
 
 TOLERANCE = golden.TOLERANCE
 """Largest allowed difference of a logit, relative to the largest logit (at least 1), as for golden outputs."""
@@ -82,7 +81,7 @@ def _rounding(exact: Network, x: Tensor) -> float:
         return _compare(single(x), exact(x.double()))
     logits, ends = single.resume(x)
     expected, exact_ends = exact.resume(x.double())
-    pairs = zip(_flat(ends), _flat(exact_ends), strict=True)
+    pairs = zip(flat(ends), flat(exact_ends), strict=True)
     return max(_compare(logits, expected), *(_compare(state, end) for state, end in pairs))
 
 
@@ -118,7 +117,7 @@ def _sequences(runtime: Runtime, exact: Network, x: Tensor, dt: Tensor | None) -
     logits, states = runtime.sequence(x, lengths, dt=dt)
     if isinstance(exact, RecurrentNetwork):
         expected, ends = exact.resume(double, lengths=lengths, dt=dt)
-        pairs = zip(states, _flat(ends), strict=True)
+        pairs = zip(states, flat(ends), strict=True)
         worst = max(_compare(logits, expected), *(_compare(state, end) for state, end in pairs))
     else:
         expected = exact(double, lengths)
@@ -151,11 +150,6 @@ def _steps(runtime: Runtime, exact: Network, x: Tensor, dt: Tensor | None) -> fl
             expected, exact_state = exact.step(double[:batch, t], exact_state, dt=gap)
             worst = max(worst, _compare(logits, expected))
     return worst
-
-
-def _flat(states: NetworkState) -> list[Tensor]:
-    """Return the states of all layers, from the first to the top one."""
-    return [state for layer in states for state in layer]
 
 
 def _compare(found: Tensor, expected: Tensor) -> float:

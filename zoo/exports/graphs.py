@@ -115,7 +115,7 @@ class _Sequence(nn.Module):
         x, lengths, *rest = inputs
         dt, states = _gaps_apart(self.network, rest)
         logits, state = self.network.resume(x, nested(self.network, states), lengths=lengths, dt=dt)
-        return logits, *(s for layer in state for s in layer)
+        return logits, *flat(state)
 
 
 class _Step(nn.Module):
@@ -129,7 +129,7 @@ class _Step(nn.Module):
         x, *rest = inputs
         dt, states = _gaps_apart(self.network, rest)
         logits, state = self.network.step(x, nested(self.network, states), dt=dt)
-        return logits, *(s for layer in state for s in layer)
+        return logits, *flat(state)
 
 
 class _Whole(nn.Module):
@@ -162,7 +162,7 @@ def graph(network: Network, kind: str, *, single: bool = False, most: int | None
         if takes_gaps(network):
             inputs["dt"] = torch.ones(size, *steps)
         states = state_names(network)
-        inputs |= zip(states, (s for layer in network.initial_state(size) for s in layer), strict=True)
+        inputs |= zip(states, flat(network.initial_state(size)), strict=True)
         outputs += [f"new_{name}" for name in states]
         module = _Sequence(network) if kind == "sequence" else _Step(network)
     like_x = {0: batch, 1: time} if steps else {0: batch}
@@ -200,3 +200,8 @@ def nested(network: RecurrentNetwork, states: list[Tensor]) -> NetworkState:
     counts = [sum(len(direction.states) for direction in layer.directions) for layer in network.layers]
     layers = tuple(tuple(next(rest) for _ in range(count)) for count in counts)
     return (*layers, tuple(rest)) if network.interface.readout == "mean" else layers
+
+
+def flat(state: NetworkState) -> list[Tensor]:
+    """Return the tensors of a network's state in the order of `state_names`."""
+    return [tensor for layer in state for tensor in layer]
