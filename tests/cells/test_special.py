@@ -9,6 +9,8 @@ from zoo.errors import RequestError
 from zoo.networks.builder import build
 from zoo.registry.schema import Architecture, Config, Interface
 
+INTERFACE = Interface(input=(3,), steps=5, outputs=2, readout="last")
+
 
 @pytest.mark.parametrize(("masses", "features"), [(1, 1), (1, 3), (2, 3)])
 def test_what_flows_into_a_mass_conserving_lstm_is_stored_or_flows_out(masses: int, features: int) -> None:
@@ -24,11 +26,19 @@ def test_more_masses_than_features_are_refused() -> None:
         network("lstm-mass", layers=1, inputs=(2,), options={"mass": 3})
 
 
+def test_an_echo_state_network_without_a_cycle_is_not_scaled() -> None:
+    """The spectral radius of its recurrence is zero, so no scale would reach the one asked for."""
+    architecture = Architecture(cell="esn", layers=1, units=100, options={"density": 0.001})
+    net = build(Config(name="esn", task="none", architecture=architecture, interface=INTERFACE), device="cpu")
+    weight = net.layers[0].forward_direction.cell.recurrent.weight
+    assert torch.linalg.eigvals(weight.double()).abs().max() == 0
+    assert 0.1 < weight.abs().max() < 10
+
+
 @pytest.mark.parametrize("density", [1.0, 0.3])
 def test_an_echo_state_network_starts_with_its_spectral_radius_and_density_and_is_frozen(density: float) -> None:
     architecture = Architecture(cell="esn", layers=2, units=60, options={"radius": 0.7, "density": density})
-    interface = Interface(input=(3,), steps=5, outputs=2, readout="last")
-    net = build(Config(name="esn", task="none", architecture=architecture, interface=interface), device="cpu")
+    net = build(Config(name="esn", task="none", architecture=architecture, interface=INTERFACE), device="cpu")
     for layer in net.layers:
         weight = layer.forward_direction.cell.recurrent.weight
         radius = torch.linalg.eigvals(weight.double()).abs().max().item()
@@ -47,3 +57,13 @@ def test_a_loaded_echo_state_network_is_frozen(tmp_path: object) -> None:
 def test_an_lru_needs_a_ring_that_is_not_empty() -> None:
     with pytest.raises(RequestError, match=r"min_radius, 0\.95, must not be larger than its max_radius, 0\.9\."):
         network("lru", options={"min_radius": 0.95, "max_radius": 0.9})
+
+
+@pytest.mark.parametrize("cell", ["deltanet", "gated-deltanet", "rwkv7"])
+def test_a_zero_input_has_finite_gradients_in_float16(cell: str) -> None:
+    """As of padding or a black pixel: keys of zeros are scaled to length 1 there."""
+    net = zoo.build(f"{cell}-1x4", inputs=2, outputs=2, device="cpu")
+    with torch.autocast("cpu", dtype=torch.float16):
+        logits = net(torch.randn(2, 6, 2), torch.tensor([6, 3]))
+    logits.float().sum().backward()
+    assert all(p.grad.isfinite().all() for p in net.parameters() if p.grad is not None)

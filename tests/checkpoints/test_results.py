@@ -273,3 +273,10 @@ def test_figures_of_other_weights_are_left_out_in_every_runtime():
     found = results.Results().record(full).record(elsewhere)
     assert found.of_weights("a" * 64) == found
     assert found.of_weights("b" * 64) == results.Results()
+
+
+def test_a_name_that_occurs_twice_is_refused(tmp_path):
+    """A reader would drop one of the two values without a word."""
+    (tmp_path / results.FILE).write_text('{"collapsed_seeds": [1], "collapsed_seeds": []}')
+    with pytest.raises(CheckpointError, match=r"not a valid results\.json: 'collapsed_seeds' occurs twice"):
+        results.parse(tmp_path / results.FILE)

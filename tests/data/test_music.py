@@ -58,6 +58,14 @@ def mat(pieces: dict[str, list[numpy.ndarray]], kind: int = 2) -> bytes:
     return b"MATLAB 5.0".ljust(124) + b"\x00\x01IM" + b"".join(element(15, zlib.compress(v)) for v in variables)
 
 
+def nested(depth: int) -> bytes:
+    """Return an element compressed `depth` times."""
+    content = b""
+    for _ in range(depth):
+        content = element(15, zlib.compress(content))
+    return content
+
+
 @pytest.fixture
 def small(tmp_path, monkeypatch):
     """Put content in place of the file of the chorales, and return the task's data."""
@@ -90,6 +98,8 @@ def test_a_matlab_file_reads_as_scipy_reads_it(tmp_path):
     (b"", "not a MATLAB file"), (b"MATLAB 7.3".ljust(124) + b"\x00\x02IM", "not a MATLAB file"),
     (mat(rolls())[:-40], r"cannot be read \(the MATLAB file is damaged .*Download it again"),
     (mat(rolls())[:140] + bytes(400), "the MATLAB file is damaged"),
+    (mat(rolls())[:128] + nested(3000), "the MATLAB file is damaged"),
+    (mat(rolls())[:128] + element(14, b"".join(element(kind, b"") for kind in (6, 5, 1))), "an element is not a matrix"),
     (mat(rolls(), kind=9), "is not a matrix of unsigned bytes"),
     (mat({"traindata": rolls()["traindata"]}), "has no variable testdata; it may be another version of the dataset"),
     (mat({"testdata": [numpy.zeros((3, 87), "uint8")]}), "is not a piano roll"),

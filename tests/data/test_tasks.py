@@ -447,6 +447,9 @@ def test_a_batch_is_made_of_the_asked_examples(folder):
         assert torch.equal(x.squeeze(2), PIXELS[HELD:].flatten(1)[[5, 0, 0]].float() / 255)
         assert y.tolist() == [DIGITS[HELD + 5], DIGITS[HELD], DIGITS[HELD]]
     assert split.raw.dtype == torch.uint8
+    for wrong in ([], [1.5], [True, False], [[0]], [len(split)], [-len(split) - 1], 0, "a", None):
+        with pytest.raises(RequestError, match="Examples are chosen by a list of numbers from 0 to"):
+            split.batch(wrong, CPU)
 
 
 # the real training images

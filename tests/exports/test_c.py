@@ -281,6 +281,15 @@ def test_a_command_stays_as_it_was_typed(tmp_path: Path) -> None:
     assert "/ *" in header(frozen(small("rnn")).float(), {"command": "/* a */"}, False)
 
 
+def test_the_names_of_classes_do_not_reach_the_compiler(tmp_path: Path) -> None:
+    """They stand in a comment of the header, whose code decides how it is compiled."""
+    net = small("lstm")
+    net.reset_head(["int32_t token", "struct int evil; struct x_state {", "_STACK = 99999999"])
+    (written,) = export(net, "c", out=tmp_path)
+    assert "_STACK = 99999999" in written.path.read_text()
+    assert building.stack_of(written.path.read_text()) < 10_000
+
+
 def test_a_file_says_what_made_it(tmp_path: Path) -> None:
     name = "rnn-1x128-mnist-rows"
     header, module = (one(name, format, tmp_path).path for format in ("c", "wasm"))

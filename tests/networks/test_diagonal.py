@@ -8,6 +8,7 @@ from helpers import gradients, normal, score
 from scans import BUILT, LINEAR, check_both_scans, close, each_instruction_set, linear_problem, results, small
 from torch import Tensor
 
+from zoo.networks.builder import build
 from zoo.networks.network import Network
 
 pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
@@ -126,3 +127,24 @@ def test_the_last_output_of_whole_sequences_has_its_gradient(case: str) -> None:
         return list(slope.values())
 
     check_both_scans(net, slopes)
+
+
+@pytest.mark.parametrize("cell", ["lru", "s4d", "s5", "mingru"])
+def test_a_hook_on_the_input_projection_runs_on_the_sequence(cell: str) -> None:
+    """The closed form of a last state reads zeros and the identity instead, so it must not be used."""
+    net, x = build(f"{cell}-1x4", inputs=1, outputs=2, device="cpu").eval(), normal(2, 6, 1).float()
+    net.layers[0].forward_direction.input.register_forward_hook(lambda module, given, output: torch.tanh(3 * output))
+    with torch.no_grad():
+        logits = net(x)
+        net.backend = "plain"
+        torch.testing.assert_close(logits, net(x))
+
+
+@pytest.mark.parametrize("cell", LINEAR)
+def test_final_states_have_memory_of_their_own(cell: str) -> None:
+    net = small(cell, layers=1)
+    with torch.no_grad():
+        top, (final,) = net.encode(normal(1, 50, *net.interface.input).float())
+        for state in final:
+            assert state.untyped_storage().nbytes() <= 2 * state.nbytes
+            assert state.untyped_storage().data_ptr() != top.untyped_storage().data_ptr()

@@ -15,8 +15,12 @@ from .projections import ProjectionFactory, along
 
 
 def unit(x: Tensor, axis: int) -> Tensor:
-    """Return x / sqrt(|x|^2 + 1e-6), of length 1, with a bounded gradient where x is zero, as of a black pixel."""
-    return x * torch.rsqrt((x * x).sum(axis, keepdim=True) + 1e-6)
+    """Return x / sqrt(|x|^2 + 1e-6), of length 1, with a bounded gradient where x is zero, as of a black pixel.
+
+    In float32 at least, since the derivative of rsqrt at 1e-6 is more than float16 has.
+    """
+    exact = x.to(torch.promote_types(x.dtype, torch.float32))
+    return (exact * torch.rsqrt((exact * exact).sum(axis, keepdim=True) + 1e-6)).to(x.dtype)
 
 
 class DeltaNet(MatrixRecurrence):

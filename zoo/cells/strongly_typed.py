@@ -45,7 +45,7 @@ class Pairwise(LinearRecurrence):
         steps, ones = len(now), [1] * (x.dim() - 2)
         every = torch.cat([state[-1].to(then.dtype)[None], then])
         before, time = every[:-1], torch.arange(steps, device=x.device)
-        past = every[-1] if lengths is None else every[lengths.clamp(0, steps), torch.arange(len(lengths))]
+        past = every[-1].clone() if lengths is None else every[lengths.clamp(0, steps), torch.arange(len(lengths))]
         if tbptt_steps is not None:
             cut = (time % tbptt_steps == 0) & (time > 0)
             before = torch.where(cut.reshape(-1, 1, *ones), before.detach(), before)

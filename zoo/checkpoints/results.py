@@ -15,7 +15,7 @@ from ..errors import CheckpointError, faults
 from ..registry.metrics import Metric
 from ..registry.schema import Recipe, Seq, Sha256, Spec, Text
 from ..utils import files, paths
-from ..utils.text import counted
+from ..utils.text import counted, refuse_repeats
 from . import tensors
 
 FILE = "results.json"
@@ -221,11 +221,16 @@ def read_current(folder: Path) -> tuple[Results, str | None]:
 def parse(path: Path) -> Results:
     """Return the content of a results.json. Raises CheckpointError if the file is missing or damaged."""
     try:
-        return Results.model_validate_json(files.read_regular(path, MAX_BYTES))
+        content = files.read_regular(path, MAX_BYTES)
+        found = Results.model_validate_json(content)
+        refuse_repeats(content)
+        return found
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValidationError as error:
         raise CheckpointError(f"{path}: not a valid results.json: {faults(error)}.") from error
+    except ValueError as error:  # a name that occurs twice
+        raise CheckpointError(f"{path}: not a valid results.json: {error}.") from error
 
 
 def for_model(name: str) -> Results:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..checkpoints.tokenizer import Tokenizer
-from ..errors import DataError, RequestError
+from ..errors import DataError, RequestError, shown
 from ..networks.network import Network
 from ..registry.schema import Augmentation, Dataset, Task
 from ..utils.arguments import check_name
@@ -91,9 +91,10 @@ class Split:
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return (x, y, lengths) of the examples at `indices`, (batch,), on `device`.
 
-        augment: random augmentation of images, redrawn at every call. Raises RequestError if the examples are not images.
+        augment: random augmentation of images, redrawn at every call. Raises RequestError if the examples are not images, and
+        for indices that are no list of numbers of examples.
         """
-        indices = torch.as_tensor(indices)  # a tuple would be one index of several dimensions
+        indices = self._checked(indices)
         lengths = None if self.lengths is None else self.lengths[indices].to(device)
         raw, y = self.raw[indices], self.targets[indices]
         if lengths is not None:  # cut to the longest of the batch
@@ -104,6 +105,20 @@ class Split:
                 raise RequestError("These examples are not images, so they cannot be augmented. Leave out `augment`.")
             raw = augmented(raw.unflatten(1, self.image), augment).flatten(1)
         return self.prepare(raw.to(device)), y.to(device), lengths
+
+    def _checked(self, indices: Tensor | Sequence[int]) -> Tensor:
+        """Return indices as a tensor, (batch,). Raises RequestError unless each is that of an example."""
+        count = len(self)
+        try:
+            numbers = torch.as_tensor(indices)
+        except (TypeError, ValueError, RuntimeError):
+            numbers = torch.empty(0)
+        whole = not (numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool)
+        if not whole or numbers.dim() != 1 or not len(numbers) or numbers.min() < -count or numbers.max() >= count:
+            raise RequestError(
+                f"Examples are chosen by a list of numbers from 0 to {count - 1}, such as [0, 1]; got {shown(indices)}."
+            )
+        return numbers
 
 
 class TaskData(ABC):

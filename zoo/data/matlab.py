@@ -32,7 +32,7 @@ def cell_arrays(content: bytes) -> dict[str, list[NDArray[Any]]]:
         if any(kind != CELL for kind, *_ in variables):
             raise ValueError("a variable is not a cell array")
         return {name: [_numbers(cell) for cell in cells] for _, _, name, cells in variables}
-    except (struct.error, zlib.error) as error:
+    except (struct.error, zlib.error, RecursionError) as error:
         raise ValueError(f"the MATLAB file is damaged ({error})") from error
 
 
@@ -64,7 +64,7 @@ def _matrix(element: tuple[int, bytes]) -> tuple[int, tuple[int, ...], str, list
     """
     kind, content = element
     parts = list(_elements(content)) if kind == MATRIX else []
-    if len(parts) < 3:
+    if len(parts) < 3 or not parts[0][1]:
         raise ValueError("an element is not a matrix")
     (_, flags), (_, sizes), (_, name), *rest = parts
     return flags[0], struct.unpack(f"<{len(sizes) // 4}i", sizes), name.decode("ascii", "replace"), rest

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
@@ -52,7 +53,7 @@ def refuse_repeats(content: bytes) -> None:
 def _without_repeats(pairs: list[tuple[str, object]]) -> None:
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
-        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} occurs twice")
+        raise ValueError(f"{Counter(names).most_common(1)[0][0]!r} occurs twice")
 
 
 def redact(text: str) -> str:

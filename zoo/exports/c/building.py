@@ -58,7 +58,12 @@ def write_inspected(job: Job, traces: Traces | None = None) -> list[Place]:
 
 def stack_of(text: str) -> int:
     """Return the bytes of numbers that a step of a header keeps on the stack."""
-    return int(re.findall(r"_STACK = (\d+)", text)[0])
+    return int(re.findall(r"_STACK = (\d+)", _code(text))[0])
+
+
+def _code(text: str) -> str:
+    """Return a header without its comments, which hold names that a checkpoint chose, such as those of its classes."""
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
 def _compile(job: Job, places: list[Place] | None, traces: Traces | None) -> None:
@@ -84,7 +89,7 @@ def compile_glue(compiler: str, flags: list[str], source: Path, target: Path) ->
 
     flags: the compiler's options, without those that pass the header's names to glue.c.
     """
-    text = source.read_text()
+    text = _code(source.read_text())
     name = text.partition("_state {")[0].rpartition("struct ")[2]
     options = ["-DTOKENS"] if "int32_t token" in text else []
     options += [f"-DRNN_gates={name}_gates"] if f"{name}_gates[" in text else []

@@ -60,7 +60,7 @@ def scan(
         outputs = outputs.to(projected.dtype)
     if lengths is not None and len(state) > 1:
         outputs = _kept(outputs, state[0], lengths, tbptt_steps)
-    final = (*(steps[-1] for steps in (outputs, c)[: len(state)]), *computed)
+    final = (*(steps[-1].clone() for steps in (outputs, c)[: len(state)]), *computed)  # else it would keep all steps
     return outputs, matched(cell, final, projected.dtype) if low else final
 
 
@@ -81,7 +81,7 @@ def scan_last(
         c = _closed_form(direction, cell, x.float(), state[-1].float())
         _, _, *rest = cell.coefficients(direction.input(x[-1].float()))
         h = cell.read(c, *rest)
-    return h[None], (h, c)
+    return h[None], (h.clone(), c)
 
 
 FEW_INPUTS = 4
@@ -99,6 +99,7 @@ def _has_closed_form(direction: Direction, x: LayerInput) -> bool:
         and x.shape[2] <= FEW_INPUTS
         and direction.input.norm is None
         and direction.input.weight.dtype == torch.float32
+        and not customised(direction.input)
     )
 
 
