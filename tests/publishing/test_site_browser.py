@@ -15,7 +15,7 @@ from browsing import CHROMIUM, FORECAST, HEADLINE, LIVE, MUSIC, SPEECH, Visit
 
 from zoo import examples, generate, load, registry
 from zoo.networks.quantize import quantized
-from zoo.publishing.site import live
+from zoo.publishing.site import live, pages
 
 pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
@@ -308,5 +308,79 @@ def test_the_explorable_shows_what_is_chosen(folder: Path, browser: Any) -> None
     assert forms.nth(1).locator(".view").inner_html() != before
     forms.nth(0).locator("[name=cell]").select_option("gru")
     assert "cell=gru" in page.url
+    page.reload()  # what was chosen is in the address
+    assert forms.nth(0).locator("[name=cell]").input_value() == "gru"
+    assert forms.nth(1).locator("[name=loss]").input_value() == "all"
     visit.check()
     page.close()
+
+
+def test_every_stored_network_of_a_cell_can_be_chosen(folder: Path, browser: Any) -> None:
+    visit = Visit(browser, folder, f"why.html?cell={HEADLINE}&beside=nothing")
+    stored, (left, right) = pages.stored_lattices(), visit.page.locator(".pick").all()
+    assert left.locator("[name=network]").input_value() == HEADLINE
+    names = [option.get_attribute("value") for option in left.locator("[name=network] option").all()]
+    assert names == [entry["name"] for entry in stored if entry["cell"] == "star"]
+    assert right.locator("[name=cell]").input_value() == "star"  # as without a wrong name
+    visit.check()
+    visit.page.close()
+
+
+def test_an_unknown_order_in_the_address_changes_nothing_else(folder: Path, browser: Any) -> None:
+    for order in ("bogus", "row", "-order", "__proto__"):
+        visit = Visit(browser, folder, f"index.html?task=pmnist&sort={order}")
+        count = visit.page.locator("#count").inner_text()
+        assert 0 < int(count.split()[0]) < int(count.split()[2])
+        visit.check()
+        visit.page.close()
+
+
+def draw(page: Any) -> None:
+    """Draw a stroke on the pad."""
+    box = page.locator("#pad").bounding_box()
+    page.mouse.move(box["x"] + 100, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 110, box["y"] + 200, steps=5)
+    page.mouse.up()
+
+
+def test_a_new_drawing_takes_the_place_of_the_old_answer(folder: Path, browser: Any) -> None:
+    visit = Visit(browser, folder, f"models/{HEADLINE}.html", reduced_motion="reduce")
+    page = visit.page
+    page.click("[data-do=sample]")
+    visit.answered()
+    assert page.locator(".runs > *").first.is_visible()
+    draw(page)
+    assert page.text_content(".now").startswith("Press")
+    assert not page.locator(".runs > *").first.is_visible()
+    page.click("[data-do=run]")
+    visit.answered()
+    assert page.locator(".runs > *").first.is_visible()
+    visit.check()
+    page.close()
+
+
+def test_a_load_that_was_stopped_says_nothing_more(folder: Path, browser: Any) -> None:
+    """Neither that it is still loading nor, later, that it failed."""
+    visit = Visit(browser, folder, f"models/{HEADLINE}.html")
+    page = visit.page
+    page.evaluate("() => { zoo.model = () => new Promise((_, reject) => { window.fail = reject; }); }")
+    page.click("[data-do=sample]")
+    assert page.text_content(".now").startswith("Loading")
+    draw(page)
+    said = page.text_content(".now")
+    assert said.startswith("Press")
+    page.evaluate('() => { fail(new Error("too late")); }')
+    page.wait_for_timeout(100)
+    assert page.text_content(".now") == said
+    visit.check()
+    page.close()
+
+
+def test_a_text_without_words_is_not_read(folder: Path, browser: Any) -> None:
+    visit = Visit(browser, folder, "models/gru-1x200-spooky.html")
+    visit.page.fill("#text", "  ")
+    visit.page.click("[data-do=run]")
+    assert visit.answered("Write") == "Write a text first."
+    visit.check()
+    visit.page.close()

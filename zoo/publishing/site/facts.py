@@ -32,7 +32,7 @@ class ModelFacts:
     recorded: Results
     count: Counts
     rows: Sequence[comparison.Row]
-    """Its measured figures next to the reported ones."""
+    """Its measured figures next to the reported ones, in the registry's order."""
     step_us: float | None
     """Microseconds of one time step in the fastest runtime outside Python; None if not measured."""
 
@@ -51,6 +51,12 @@ class ModelFacts:
     @property
     def measured_text(self) -> str | None:
         return None if self.measured is None else cards.value_text(self.measured)
+
+    @property
+    def named_text(self) -> str | None:
+        """The measured figure, after the word "error" if it is one without a unit."""
+        bare = self.measured is not None and not METRICS[self.measured.metric].unit
+        return f"error {self.measured_text}" if bare else self.measured_text
 
     @property
     def unit_title(self) -> str:
@@ -79,6 +85,27 @@ class ModelFacts:
         return next((row for row in self.rows if row.difference is not None), None)
 
     @property
+    def difference(self) -> float | None:
+        """This model's figure minus the reported one of `compared`, whose own difference is that of the mean over seeds."""
+        row = self.compared
+        if row is None or row.reported is None or (found := self.recorded.measured(row.split or "test")) is None:
+            return None
+        return found.value - row.reported
+
+    @property
+    def gain(self) -> float | None:
+        """The difference as `comparison.Row.gain`: above 0, ours is better."""
+        return (
+            None if self.compared is None or self.difference is None else self.compared.measure.quality(self.difference)
+        )
+
+    @property
+    def difference_text(self) -> str:
+        if self.compared is None or self.difference is None:
+            return "-"
+        return self.compared.measure.difference(self.difference)
+
+    @property
     def order(self) -> tuple[object, ...]:
         """Sort key of the table: starters, models with weights, measured ones, others; the best of a task first."""
         place = STARTERS.index(self.name) if self.name in STARTERS else len(STARTERS)
@@ -91,6 +118,9 @@ def every_model(figures: Iterable[comparison.Row] | None = None) -> list[ModelFa
     rows: dict[str, list[comparison.Row]] = {}
     for row in comparison.rows() if figures is None else figures:
         rows.setdefault(row.model, []).append(row)
+    for name, found in rows.items():
+        places = {(f.paper, f.table, f.value): i for i, f in enumerate(registry.find(name).model.reported)}
+        found.sort(key=lambda row, places=places: places.get((row.paper, row.table, row.reported), 0))  # type: ignore[misc]
     steps: dict[str, float] = {}
     for kept in exported.read():
         if kept.step_us is not None:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -38,7 +39,7 @@ def add_all(site: Site, compiler: "Compiler | None", onnx: bool = False) -> None
     figures = comparison.rows()
     models = facts.every_model(figures)
     live = compiler.compile(models) if compiler else {}
-    gradients = _stored_lattices()
+    gradients = stored_lattices()
     library = documents.read()
     link = library.link("../")
     conditions = {
@@ -250,33 +251,32 @@ def _plain(text: str) -> str:
     return text.replace("`", "")
 
 
-def _stored_lattices() -> list[dict[str, Any]]:
-    """Return the stored gradient norms of random networks as JSON data: one item for each cell, depth and number of steps."""
+def stored_lattices() -> list[dict[str, Any]]:
+    """Return the stored gradient norms of random networks as JSON data, sorted by cell, depth, number of steps and name.
+
+    The name is that of a model of the registry, or of a network of a study: its cell, layers and units.
+    """
     stored: list[tuple[str, Result]] = []
     for study in LATTICE_STUDIES:
         stored += (diagnostics.study(study) or {}).items()
     for name in registry.list_models():
         if (kept := lattices.stored(name)) is not None:
             stored.append((name, kept))
-    entries: dict[tuple[str, int, int], dict[str, Any]] = {}
+    entries, models = [], registry.models()
     for title, result in stored:
-        mean, models = result.arrays["mean"], registry.models()
+        mean, of = result.arrays["mean"], str(result.setting.get("of", title))
         cell = models[title].cell if title in models else title.partition(",")[0]
-        key = cell, len(mean.axis("layer").ticks), len(mean.axis("step").ticks)
+        name = title if title in models else of.removesuffix(", untrained")
         values, shades = {}, {}
         for loss in mean.axis("loss").ticks:
             norms = mean.at(loss=loss).values
             values[str(loss)] = [[_short(v) for v in row] for row in norms]
             shades[str(loss)] = [[charts.shade(float(v), float(norms[-1, -1])) for v in row] for row in norms]
-        about = {
-            "of": str(result.setting.get("of", title)),
-            "runs": result.setting.get("runs"),
-            "lines": list(result.lines),
-        }
-        entries.setdefault(
-            key, {"cell": cell, "layers": key[1], "steps": key[2], "values": values, "shades": shades, **about}
-        )
-    return [entry for _, entry in sorted(entries.items())]
+        entries.append({
+            "cell": cell, "name": name, "layers": len(mean.axis("layer").ticks), "steps": len(mean.axis("step").ticks),
+            "of": of, "runs": result.setting.get("runs"), "lines": list(result.lines), "values": values, "shades": shades,
+        })  # fmt: skip
+    return sorted(entries, key=itemgetter("cell", "layers", "steps", "name"))
 
 
 def _short(value: float) -> float | None:

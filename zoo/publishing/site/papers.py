@@ -7,6 +7,7 @@ from itertools import groupby
 from markupsafe import Markup
 
 from ... import registry
+from ...utils.text import counted
 from .. import comparison
 from ..claims import depth
 from ..comparison import Row
@@ -23,8 +24,8 @@ class TableOfPaper:
 
     title: str
     rows: Sequence[Row]
-    depth: Picture | None
-    """A chart of the metric against depth; None unless the table has some cell at three or more depths."""
+    depth: Sequence[Picture]
+    """Charts of the metric against depth, one for each number of units that has some cell at three or more depths."""
 
     @property
     def id(self) -> str:
@@ -51,12 +52,14 @@ def tables(figures: Sequence[Row]) -> list[TableOfPaper]:
     found = []
     for (table, _, title), group in groupby(figures, key=lambda r: (r.table, r.task, r.task_title)):
         rows = list(group)
-        found.append(TableOfPaper(f"{table}: {title}", rows, _depth_figure(rows)))
+        widths = sorted({row.units for row in rows})
+        charted = [_depth_figure([row for row in rows if row.units == units]) for units in widths]
+        found.append(TableOfPaper(f"{table}: {title}", rows, [chart for chart in charted if chart]))
     return found
 
 
 def _depth_figure(rows: Sequence[Row]) -> Picture | None:
-    """Return a chart of the metric against depth; None unless some cell has three or more depths.
+    """Return a chart of the metric against depth; None unless some cell has three or more depths. rows: of equally many units.
 
     Curves of reported figures are dashed, those of measured ones solid.
     """
@@ -77,9 +80,9 @@ def _depth_figure(rows: Sequence[Row]) -> Picture | None:
             ]
             if points:
                 series.append(Series(f"{kind}, {'reported' if dashed else 'ours'}", points, colour(kind), dashed))
-    title = rows[0].measure.axis
+    title = f"{rows[0].measure.axis}, {counted(rows[0].units, 'unit')} a layer"
     summary = f"{title} of {len(rows)} networks against depth: reported figures dashed, ours solid. The table has the numbers."
-    chart = charts.lines(series, "layers", title, summary=summary, ticks=list(map(float, depths)))
+    chart = charts.lines(series, "layers", rows[0].measure.axis, summary=summary, ticks=list(map(float, depths)))
     return Picture(title, chart, charts.legend(series), Markup(""))
 
 

@@ -47,7 +47,7 @@ zoo.inputs.digit = ({ control, stop, go, say, forget }) => {
   pad.addEventListener("pointerdown", (event) => {
     if (!event.isPrimary || event.button) return;
     stop();
-    if (pixels || !dirty) clear();
+    if (pixels || !dirty) { clear(); forget(); say("Press “Read it” when the digit is done."); }
     dirty = true;
     last = spot(event);
     pad.setPointerCapture(event.pointerId);

@@ -37,9 +37,10 @@
     if (write) history.replaceState(null, "", (query ? "?" + query : location.pathname) + location.hash);
   }
 
+  const sortable = [...table.tHead.rows[0].cells].map((head) => head.dataset.sort);
   function sort(key) {
-    sorting = key;
-    const [, down, field] = /^(-?)(.*)$/.exec(key);
+    const [, down, field] = /^(-?)(.*)$/.exec(sortable.includes(key.replace("-", "")) ? key : "");
+    sorting = down + field;
     const numeric = ["parameters", "measured", "reported", "difference", "weights"].includes(field);
     const falling = (numeric && field !== "parameters") !== Boolean(down);
     rows.sort((a, b) => {

@@ -6,6 +6,7 @@ zoo.inputs.text = ({ find, COLOURS }) => {
   return {
     read: (model) => {
       split = zoo.split(document.getElementById("text").value).slice(0, model.steps);
+      if (!split.length) throw new Error("Write a text first.");
       return zoo.tokens(model, split);
     },
     show: (t, model, trace) => {

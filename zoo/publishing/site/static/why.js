@@ -1,11 +1,6 @@
-/* The explorable of gradients: choose a cell, a depth, a length and a loss, and see the stored lattice. */
+/* The explorable of gradients: choose a cell, a network and a loss, and see the stored lattice. */
 "use strict";
 (() => {
-  const options = (select, values, wanted) => {
-    const kept = values.reduce((best, value) => (Math.abs(value - wanted) < Math.abs(best - wanted) ? value : best));
-    select.replaceChildren(...values.map((value) => new Option(value, value, false, String(value) === String(kept))));
-  };
-  const unique = (values) => [...new Set(values)].sort((a, b) => a - b);
   // null: the gradient overflowed
   const say = (value) => (value === null || !Number.isFinite(value) ? "overflow" : value === 0 ? "0" : Math.abs(value) >= 1e4 || Math.abs(value) < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(3))));
 
@@ -32,25 +27,35 @@
     zoo.heat(view.querySelector(".heat"));
   }
 
-  function update(form) {
-    const { cell, layers, steps, loss } = form.elements;
+  /* Fill in the networks of the chosen cell. Choose the one called `name`, or else the nearest in depth and steps to `like`. */
+  function fill(form, name, like) {
+    const { cell, network } = form.elements, far = (entry) => 1000 * Math.abs(entry.layers - like.layers) + Math.abs(entry.steps - like.steps);
     const ofCell = zoo.lattices.filter((entry) => entry.cell === cell.value);
-    options(layers, unique(ofCell.map((entry) => entry.layers)), layers.value || 12);
-    const ofDepth = ofCell.filter((entry) => entry.layers === Number(layers.value));
-    options(steps, unique(ofDepth.map((entry) => entry.steps)), steps.value || 10);
-    draw(form.querySelector(".view"), ofDepth.find((entry) => entry.steps === Number(steps.value)), loss.value);
+    const chosen = ofCell.find((entry) => entry.name === name) || ofCell.reduce((best, entry) => (far(entry) < far(best) ? entry : best));
+    network.replaceChildren(...ofCell.map((entry) => new Option(`${entry.name}, ${entry.steps} steps`, entry.name, false, entry === chosen)));
   }
+  const shown = (form) => zoo.lattices.find((entry) => entry.name === form.elements.network.value && entry.cell === form.elements.cell.value);
 
-  const state = new URLSearchParams(location.search);
-  document.querySelectorAll(".pick").forEach((form, i) => {
-    const wanted = i ? state.get("beside") || "star" : state.get("cell") || "lstm";
-    if ([...form.elements.cell.options].some((option) => option.value === wanted)) form.elements.cell.value = wanted;
+  const state = new URLSearchParams(location.search), forms = [...document.querySelectorAll(".pick")], sides = ["cell", "beside"];
+  forms.forEach((form, i) => {
+    const { cell, network, loss } = form.elements, wanted = state.get(sides[i]), known = zoo.lattices.find((entry) => entry.name === wanted);
+    const cells = [...cell.options].map((option) => option.value), first = ["lstm", "star"][i];
+    cell.value = [known?.cell, wanted, first, cells[0]].find((name) => cells.includes(name));
+    if (state.get(`${sides[i]}-loss`) === "all") loss.value = "all";
+    fill(form, wanted, { layers: 12, steps: 10 });
+    draw(form.querySelector(".view"), shown(form), loss.value);
+    let before = shown(form);
     form.addEventListener("change", () => {
-      update(form);
-      const [left, right] = document.querySelectorAll(".pick");
-      history.replaceState(null, "", `?cell=${left.elements.cell.value}&beside=${right.elements.cell.value}`);
+      if (cell.value !== before.cell) fill(form, "", before);
+      before = shown(form);
+      draw(form.querySelector(".view"), before, loss.value);
+      const query = new URLSearchParams();
+      forms.forEach((each, side) => {
+        query.set(sides[side], each.elements.network.value);
+        if (each.elements.loss.value === "all") query.set(`${sides[side]}-loss`, "all");
+      });
+      history.replaceState(null, "", `?${query}${location.hash}`);
     });
     form.addEventListener("submit", (event) => event.preventDefault());
-    update(form);
   });
 })();

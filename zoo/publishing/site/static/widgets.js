@@ -38,7 +38,7 @@
     }
     return { box, written, names, shown, scores, states: box.querySelector(".states"), gates: box.querySelector(".gates"), race: box.querySelector(".race"), caption: box.querySelector(".states-caption"), gatesCaption: box.querySelector(".gates-caption") };
   }
-  const forget = () => runs.forEach((run) => { run.trace = null; });
+  const forget = () => runs.forEach((run) => { run.trace = null; run.view.box.hidden = true; });
 
   function paint(run, t) {
     const { model, trace, view } = run, { outputs } = trace;
@@ -150,11 +150,13 @@
     }
     input.show(step, lead.model, lead.trace, playing !== null, lead.rows);
     const done = step === lead.trace.steps - 1, truth = input.sum ? ` The sum is ${input.sum().toFixed(3)}.` : "";
-    const time = done ? ` ${lead.trace.steps} steps took ${lead.trace.milliseconds.toFixed(0)} ms.` : "";
+    const time = done ? ` ${lead.trace.steps} step${lead.trace.steps === 1 ? "" : "s"} took ${lead.trace.milliseconds.toFixed(0)} ms.` : "";
     say(`${done ? LAST[kind] || "Answer" : `After step ${step + 1} of ${lead.trace.steps}`}: ${words.join("; ")}.${done ? truth + time : ""}`, done || playing === null);
   }
+  const invitation = find(".now").textContent;
+  let loading = false;
   let turn = 0; // of go: while one loads networks, another may begin, or the user may stop it
-  function stop() { turn += 1; input.silence?.(); if (playing) cancelAnimationFrame(playing); playing = null; control("run").textContent = verb; }
+  function stop() { if (loading) { loading = false; say(invitation); } turn += 1; input.silence?.(); if (playing) cancelAnimationFrame(playing); playing = null; control("run").textContent = verb; }
   function play() {
     const steps = runs[0].trace.steps;
     let exact = 0, before = null;
@@ -177,8 +179,10 @@
     try {
       const peer = control("peer"), wanted = [first, ...(peer && peer.value ? [peer.value] : [])];
       say("Loading the network …");
+      loading = true;
       const models = await Promise.all(wanted.map((name) => zoo.model(name, root)));
       if (mine !== turn) return;
+      loading = false;
       models.forEach((model, i) => {
         if (!runs[i] || runs[i].model !== model) { if (runs[i]) runs[i].view.box.remove(); runs[i] = { model, view: panel(model) }; }
       });
@@ -186,6 +190,7 @@
       for (const run of runs) {
         run.rows = input.read(run.model);
         Object.assign(run, { trace: run.model.run(run.rows, input.draw), shares: null, scaled: null });
+        run.view.box.hidden = false;
       }
       const view = control("view"), names = [...models[0].kinds.keys(), "change"];
       if ([...view.options].map((o) => o.value).join() !== names.join()) view.replaceChildren(...names.map((name) => new Option(name === "change" ? "change in a step" : name, name)));
@@ -194,7 +199,11 @@
       if ([...gate.options].map((o) => o.value).join() !== open.join()) gate.replaceChildren(...open.map((name) => new Option(name, name)));
       slider.max = runs[0].trace.steps - 1;
       if (film) play(); else show(runs[0].trace.steps - 1);
-    } catch (error) { say(error.message); }
+    } catch (error) {
+      if (mine !== turn) return;
+      loading = false;
+      say(error.message);
+    }
   }
 
   const input = zoo.inputs[kind]({ find, control, style, COLOURS, stop, go, say, forget });
