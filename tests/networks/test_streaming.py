@@ -1,6 +1,7 @@
 """Streaming through the compiled code: a step against the sequence, and every change of a network that it has to notice."""
 
 import copy
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
@@ -119,6 +120,26 @@ def test_threads_may_share_a_network_that_streams() -> None:
     with ThreadPoolExecutor(3) as pool:
         together = list(pool.map(lambda x: torch.stack(stepped_in_a_thread(net, x)), streams))
     same(together, alone, 0)
+
+
+@pytest.mark.parametrize("cell", ["exprnn", "eunn", "antisymmetric"])
+def test_threads_may_share_a_network_that_reads_sequences(cell: str) -> None:
+    """Such a cell keeps a matrix on the module for the length of a sequence; any thread may release it."""
+    net = small(cell, units=6).eval()
+    net.backend = "plain"
+
+    def read(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return net(x)
+
+    sequences = [normal(1, 5 + seed % 7, 2, seed=seed, dtype=torch.float32) for seed in range(60)]
+    alone, interval = [read(x) for x in sequences], sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # seconds; threads then meet between any two lines
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            same(list(pool.map(read, sequences)), alone, 1e-6)
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def stepped_in_a_thread(net: Network, x: Tensor) -> list[Tensor]:

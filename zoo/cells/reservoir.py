@@ -11,8 +11,8 @@ class ESN(Cell):
     """h_t = (1 - leak) h_{t-1} + leak tanh(W x_t + U h_{t-1} + b), W, U and b as they are drawn (Jaeger 2001).
 
     The leak is that of Lukosevicius 2012. U keeps a share `density` of its entries, and is scaled to the spectral `radius`,
-    unless so few are left that its radius is zero; W is scaled by its initialiser, such as uniform-0.1, and b is zero. No optimizer changes them: a recipe with the
-    optimizer "ridge" computes the head that reads the states.
+    unless so few entries are left that its radius is zero. W is scaled by its initialiser, such as uniform-0.1, and b is
+    zero. No optimizer changes them: a recipe with the optimizer "ridge" computes the head that reads the states.
     """
 
     inputs = ("h",)
@@ -32,7 +32,6 @@ class ESN(Cell):
         weight.mul_(torch.rand(weight.shape, generator=generator, dtype=torch.float32) < self.density)
         radius = torch.linalg.eigvals(weight.double()).abs().amax(-1)
         largest = weight.abs().amax((-2, -1))
-        scale = torch.where(
-            radius > 1e-6 * largest, self.radius / radius, 1
-        )  # without cycles, no scale reaches the radius
+        # the radius of a matrix without cycles is zero, whatever the scale
+        scale = torch.where(radius > 1e-6 * largest, self.radius / radius, 1)
         weight.mul_(scale.to(weight.dtype)[..., None, None])
