@@ -252,8 +252,8 @@ def test_the_answers_to_questions_are_the_printed_ones():
     columns = [tuple(map(float, line.split())) for line in RIN_TABLE_3.strip().splitlines()]
     assert len(columns) == 20
     for column, (table, cell) in enumerate(
-        [("Table 3", "rin"), ("Table 3", "irnn"), ("Table 3", "lstm"), ("Table 3 (Jing et al. 2017, of no size given)", "goru"),
-         ("Table 3 (Weston et al. 2015, of no size given)", "lstm")]
+        [("Table 3", "rin"), ("Table 3", "irnn"), ("Table 3", "lstm"), ("Table 3 (figures of Jing et al. 2017, size not given)", "goru"),
+         ("Table 3 (figures of Weston et al. 2015, size not given)", "lstm")]
     ):  # fmt: skip
         found = {k: v for k, v in reported("rin", table).items() if k.startswith(f"{cell}-1x100")}
         assert found == {f"{cell}-1x100-babi-{n:02}": row[column] for n, row in enumerate(columns, 1)}
