@@ -4,7 +4,7 @@ import base64
 import inspect
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -271,12 +271,17 @@ def stored_lattices() -> list[dict[str, Any]]:
         for loss in mean.axis("loss").ticks:
             norms = mean.at(loss=loss).values
             values[str(loss)] = [[_short(v) for v in row] for row in norms]
-            shades[str(loss)] = [[charts.shade(float(v), float(norms[-1, -1])) for v in row] for row in norms]
+            shades[str(loss)] = [_letters(charts.shade(float(v), float(norms[-1, -1])) for v in row) for row in norms]
         entries.append({
             "cell": cell, "name": name, "layers": len(mean.axis("layer").ticks), "steps": len(mean.axis("step").ticks),
             "of": of, "runs": result.setting.get("runs"), "lines": list(result.lines), "values": values, "shades": shades,
         })  # fmt: skip
     return sorted(entries, key=itemgetter("cell", "layers", "steps", "name"))
+
+
+def _letters(shades: Iterable[int]) -> str:
+    """Return shades, from -LEVELS to LEVELS, as capital letters in the order of the alphabet: one byte each in the page."""
+    return "".join(chr(ord("A") + charts.LEVELS + shade) for shade in shades)
 
 
 def _short(value: float) -> float | None:

@@ -10,7 +10,7 @@
     const reference = values[rows - 1][columns - 1];
     let shapes = "";
     values.forEach((line, row) => line.forEach((_, column) => {
-      const shade = shades[row][column];
+      const shade = shades[row].charCodeAt(column) - 65 - zoo.levels; // a letter, "A" for the coldest
       shapes += `<path class="${shade < 0 ? "cold" : "warm"}" style="--p:${(100 * Math.abs(shade)) / zoo.levels}%" d="M${left + column * width} ${top + (rows - 1 - row) * height}h${width}v${height}h-${width}z"/>`;
     }));
     const bottom = top + rows * height, places = (n, most) => [...Array(n).keys()].filter((i) => i === 0 || i === n - 1 || ((i + 1) % Math.ceil(n / most) === 0 && n - 1 - i >= Math.ceil(n / most) / 2));
