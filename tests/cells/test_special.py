@@ -64,6 +64,6 @@ def test_a_zero_input_has_finite_gradients_in_float16(cell: str) -> None:
     """As of padding or a black pixel: keys of zeros are scaled to length 1 there."""
     net = zoo.build(f"{cell}-1x4", inputs=2, outputs=2, device="cpu")
     with torch.autocast("cpu", dtype=torch.float16):
-        logits = net(torch.randn(2, 6, 2), torch.tensor([6, 3]))
+        logits = net(normal(2, 6, 2).float(), torch.tensor([6, 3]))
     logits.float().sum().backward()
     assert all(p.grad.isfinite().all() for p in net.parameters() if p.grad is not None)

@@ -134,7 +134,7 @@ def test_threads_may_share_a_network_that_reads_sequences(cell: str) -> None:
 
     sequences = [normal(1, 5 + seed % 7, 2, seed=seed, dtype=torch.float32) for seed in range(60)]
     alone, interval = [read(x) for x in sequences], sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # seconds; threads then meet between any two lines
+    sys.setswitchinterval(1e-6)  # seconds; threads then take turns as often as they can
     try:
         with ThreadPoolExecutor(4) as pool:
             same(list(pool.map(read, sequences)), alone, 1e-6)

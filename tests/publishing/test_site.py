@@ -418,9 +418,9 @@ def test_formats_are_those_that_can_hold_the_network() -> None:
 
 def test_the_difference_is_that_of_the_two_figures_beside_it() -> None:
     """Of several seeds, a model's page shows the figure of its weights; the mean is on the page of the paper."""
-    shown = [model for model in facts.every_model() if model.difference is not None]
+    shown = [model for model in facts.every_model() if model.compared]
     assert any(model.compared.runs > 1 for model in shown)
     for model in shown:
         reported = model.compared.reported
         assert model.entry.model.reported_text.split(",")[0] == model.compared.reported_text, model.name
-        assert model.difference == model.measured.value - reported, model.name
+        assert model.compared.difference == model.measured.value - reported, model.name

@@ -1,7 +1,7 @@
 """Facts about every model, for the pages: from the registry, cards/lock.json, the recorded results and the benchmarks."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ... import registry
@@ -81,29 +81,10 @@ class ModelFacts:
 
     @property
     def compared(self) -> comparison.Row | None:
-        """The first row whose measured and reported figures can be compared; None if there is none."""
-        return next((row for row in self.rows if row.difference is not None), None)
-
-    @property
-    def difference(self) -> float | None:
-        """This model's figure minus the reported one of `compared`, whose own difference is that of the mean over seeds."""
-        row = self.compared
-        if row is None or row.reported is None or (found := self.recorded.measured(row.split or "test")) is None:
-            return None
-        return found.value - row.reported
-
-    @property
-    def gain(self) -> float | None:
-        """The difference as `comparison.Row.gain`: above 0, ours is better."""
-        return (
-            None if self.compared is None or self.difference is None else self.compared.measure.quality(self.difference)
-        )
-
-    @property
-    def difference_text(self) -> str:
-        if self.compared is None or self.difference is None:
-            return "-"
-        return self.compared.measure.difference(self.difference)
+        """The first row whose two figures can be compared, with this model's own figure, not the mean over seeds; or None."""
+        row = next((row for row in self.rows if row.difference is not None), None)
+        own = row and self.recorded.measured(row.split or "test")
+        return replace(row, measured=own.value) if row and own else None
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -118,20 +99,28 @@ def every_model(figures: Iterable[comparison.Row] | None = None) -> list[ModelFa
     rows: dict[str, list[comparison.Row]] = {}
     for row in comparison.rows() if figures is None else figures:
         rows.setdefault(row.model, []).append(row)
-    for name, found in rows.items():
-        places = {(f.paper, f.table, f.value): i for i, f in enumerate(registry.find(name).model.reported)}
-        found.sort(key=lambda row, places=places: places.get((row.paper, row.table, row.reported), 0))  # type: ignore[misc]
     steps: dict[str, float] = {}
     for kept in exported.read():
         if kept.step_us is not None:
             steps[kept.model] = min(kept.step_us, steps.get(kept.model, kept.step_us))
     models = [
         ModelFacts(
-            name, registry.find(name), results.for_model(name), cards.counts(name), rows.get(name, ()), steps.get(name)
+            name,
+            registry.find(name),
+            results.for_model(name),
+            cards.counts(name),
+            _in_order(name, rows.get(name, ())),
+            steps.get(name),
         )
         for name in registry.models()
     ]
     return sorted(models, key=lambda model: model.order)
+
+
+def _in_order(name: str, rows: Iterable[comparison.Row]) -> list[comparison.Row]:
+    """Return the rows of a model in the order in which the registry has its reported figures."""
+    tables = [(figure.paper, figure.table) for figure in registry.find(name).model.reported]
+    return sorted(rows, key=lambda row: tables.index((row.paper, row.table)) if row.paper else 0)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
