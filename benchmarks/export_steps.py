@@ -145,7 +145,7 @@ def passes(name: str, folder: Path) -> dict[str, Timed]:
     timed = {"`stream().step`": Timed(in_python(network.stream().step, features))}
     for quantize, kind in ((None, "float32"), ("int8", "8-bit")):
         (header,) = export(network, "c", out=folder / kind, quantize=quantize)
-        compile_library(header.path, folder / "model.so")
+        compile_library(header.path, folder / "model.so", network)
         compiled = (folder / "model.so").stat().st_size
         timed[f"C, {kind}"] = Timed(in_c(CRuntime(header.path, network), x), header.bytes, compiled)
         (module,) = export(network, "wasm", out=folder / kind, quantize=quantize)

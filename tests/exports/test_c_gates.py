@@ -31,10 +31,9 @@ def test_gates_have_the_names_of_projections(case: str) -> None:
 def test_a_step_writes_its_gates(quantize: bool, tmp_path: Path) -> None:
     net = frozen(small("gru", layers=2)).float()
     assert isinstance(net, RecurrentNetwork)
-    places: list[Place] = []
-    text = header(net, {}, quantize, places)
-    assert places == [Place(1, "r", 0, 6), Place(1, "z", 6, 6), Place(2, "r", 12, 6), Place(2, "z", 18, 6)]
-    (tmp_path / "small.h").write_text(text)
+    made = header(net, {}, quantize, inspected=True)
+    assert made.gates == [Place(1, "r", 0, 6), Place(1, "z", 6, 6), Place(2, "r", 12, 6), Place(2, "z", 18, 6)]
+    (tmp_path / "small.h").write_text(made.text)
     x = normal(1, 2, 2).float()
     numbers = ", ".join(f"{float(v)!r}f" for v in x.flatten())
     steps = f"small_state state; const float x[4] = {{{numbers}}}; small_init(&state); small_step(&state, x, 0);"
@@ -50,4 +49,4 @@ def test_a_step_writes_its_gates(quantize: bool, tmp_path: Path) -> None:
 
 
 def test_a_header_for_others_has_no_gates() -> None:
-    assert "gates" not in header(frozen(small("gru")).float(), {}, False)
+    assert "gates" not in header(frozen(small("gru")).float(), {}, False).text

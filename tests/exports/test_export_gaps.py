@@ -106,7 +106,7 @@ def test_only_graphs_of_cells_that_use_it_have_dt(kind: str) -> None:
 
 def test_files_of_other_cells_refuse_dt(tmp_path: Path) -> None:
     net, (x, dt, _) = small("rnn"), inputs()
-    assert "after" not in header(frozen(small("star")).float(), {}, False)
+    assert "after" not in header(frozen(small("star")).float(), {}, False).text
     for format, kind in (("pt2", "sequence"), ("onnx", "step"), *[("c", "step")] * (shutil.which("cc") is not None)):
         runtime = opened(net, format, kind, tmp_path)
         for call in (lambda r=runtime: r.sequence(x, dt=dt), lambda r=runtime: r.step(x[:, 0], dt=dt[:, 0])):

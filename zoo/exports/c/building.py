@@ -1,9 +1,9 @@
 """Writes headers and WebAssembly modules, and compiles headers into libraries: `cc`, and `clang` with `wasm-ld`."""
 
 import json
-import re
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import cast
@@ -12,7 +12,8 @@ from ...errors import ExportError
 from ...networks.recurrent import RecurrentNetwork
 from ...utils.files import atomic_write
 from ..base import Job, Provenance
-from .header import Place, Traces, header
+from ..graphs import takes_gaps
+from .header import Place, Traces, header, identifier
 
 SECTION = "rnnzoo"
 """The name of the custom section of a WebAssembly module that holds its provenance as JSON."""
@@ -32,18 +33,18 @@ def write_header(job: Job, traces: Traces | None = None) -> None:
 
     Raises ExportError for an operation of a cell that has no translation to C, and if a step would need more than MOST_STACK.
     """
-    text = header(cast(RecurrentNetwork, job.network), job.provenance, job.quantize is not None, traces=traces)
-    if (need := stack_of(text)) > MOST_STACK:
+    made = header(cast(RecurrentNetwork, job.network), job.provenance, job.quantize is not None, traces=traces)
+    if made.stack > MOST_STACK:
         raise ExportError(
-            f"a step would keep {need:,} bytes of numbers on the stack, more than {MOST_STACK:,}; export to onnx, pt2 or wasm "
-            "instead"
+            f"a step would keep {made.stack:,} bytes of numbers on the stack, more than {MOST_STACK:,}; export to onnx, pt2 or "
+            "wasm instead"
         )
-    atomic_write(job.path, text.encode())
+    atomic_write(job.path, made.text.encode())
 
 
 def write_wasm(job: Job) -> None:
     """Write NAME.wasm. Raises ExportError as `write_header` does, and if clang fails."""
-    _compile(job, None, None)
+    _write_module(job, inspected=False, traces=None)
 
 
 def write_inspected(job: Job, traces: Traces | None = None) -> list[Place]:
@@ -51,66 +52,53 @@ def write_inspected(job: Job, traces: Traces | None = None) -> list[Place]:
 
     Return where each gate lies in that array. Raises ExportError as `write_wasm` does. traces: see Traces.
     """
-    places: list[Place] = []
-    _compile(job, places, traces)
-    return places
+    return _write_module(job, inspected=True, traces=traces)
 
 
-def stack_of(text: str) -> int:
-    """Return the bytes of numbers that a step of a header keeps on the stack."""
-    return int(re.findall(r"_STACK = (\d+)", _code(text))[0])
-
-
-def _code(text: str) -> str:
-    """Return a header without its comments, which hold names that a checkpoint chose, such as those of its classes."""
-    return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-
-
-def _compile(job: Job, places: list[Place] | None, traces: Traces | None) -> None:
-    """Write NAME.wasm with its provenance in a custom section. places, traces: see `header`."""
+def _write_module(job: Job, inspected: bool, traces: Traces | None) -> list[Place]:
+    """Write NAME.wasm with its provenance in a custom section, and return the places of its gates. For the rest see `header`."""
     network, quantized = cast(RecurrentNetwork, job.network), job.quantize is not None
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         source, module = folder / "model.h", folder / "model.wasm"
-        source.write_text(header(network, job.provenance, quantized, places, folder, traces))
-        compile_glue("clang", WASM, source, module)
+        made = header(network, job.provenance, quantized, inspected, folder, traces)
+        source.write_text(made.text)
+        stack = f"-Wl,-z,stack-size={SPARE_STACK + -(-made.stack // 16) * 16}"
+        has_gates = ["gates"] if made.gates else []
+        _compile("clang", [*WASM, stack], network, source, module, has_gates)
         atomic_write(job.path, module.read_bytes() + _custom_section(job.provenance))
+    return made.gates
 
 
-def compile_library(source: Path, library: Path) -> None:
-    """Compile a header into a shared library for this machine. Raises ExportError if cc fails."""
-    compile_glue("cc", ["-std=c99", "-O3", "-march=native", "-shared", "-fPIC"], source, library)
+def compile_library(source: Path, library: Path, network: RecurrentNetwork) -> None:
+    """Compile a network's header into a shared library for this machine. Raises ExportError if cc fails."""
+    _compile("cc", ["-std=c99", "-O3", "-march=native", "-shared", "-fPIC", "-lm"], network, source, library)
 
 
-def compile_glue(compiler: str, flags: list[str], source: Path, target: Path) -> None:
-    """Compile native/glue.c with the header `source` to the file `target`, in the folder of `source`.
+def _compile(
+    compiler: str, options: list[str], network: RecurrentNetwork, source: Path, target: Path, also: Sequence[str] = ()
+) -> None:
+    """Compile native/glue.c with the header of a network, `source`, to the file `target`, in the folder of `source`.
 
     Raises ExportError if the compiler fails.
 
-    flags: the compiler's options, without those that pass the header's names to glue.c.
+    options: those of the compiler, without those that tell glue.c the header's names. also: names that this header has
+    besides those of every header of the network.
     """
-    text = _code(source.read_text())
-    name = text.partition("_state {")[0].rpartition("struct ")[2]
-    options = ["-DTOKENS"] if "int32_t token" in text else []
-    options += [f"-DRNN_gates={name}_gates"] if f"{name}_gates[" in text else []
-    options += [f"-DRNN_step_after={name}_step_after"] if f"{name}_step_after(" in text else []
-    names = [f"-DRNN_{each}={name}_{each}" for each in ("state", "init", "step", "INPUTS", "OUTPUTS", "STATES")]
+    name = identifier(network.config.name)
+    names = ["state", "init", "step", "INPUTS", "OUTPUTS", "STATES", *["step_after"] * takes_gaps(network), *also]
     with as_file(files(__package__) / "native" / "glue.c") as glue:
         command = [
             compiler,
-            *flags,
-            *names,
+            str(glue),  # before the options, since a library must come after what needs it
             *options,
+            *(f"-DRNN_{each}={name}_{each}" for each in names),
+            *["-DTOKENS"] * (network.embedding is not None),
             "-I.",  # with quotes or line ends in it, a path could not stand in -D
             f'-DHEADER="{source.name}"',
-            str(glue),
             "-o",
             str(target.resolve()),
         ]
-        if flags is WASM:
-            command.append(f"-Wl,-z,stack-size={SPARE_STACK + -(-stack_of(text) // 16) * 16}")
-        else:
-            command.append("-lm")
         done = subprocess.run(command, capture_output=True, text=True, cwd=source.parent)
     if done.returncode:
         lines = done.stderr.strip().splitlines()

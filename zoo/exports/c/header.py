@@ -86,44 +86,55 @@ class Place:
     size: int
 
 
+@dataclass(frozen=True)
+class Header:
+    """The header of one network."""
+
+    text: str
+    stack: int
+    """The bytes of numbers that a step keeps on the stack."""
+    gates: list[Place]
+    """Where NAME_gates holds each gate; empty if the header has no such array."""
+
+
 def header(
-    network: RecurrentNetwork, provenance: Provenance, quantized: bool, gate_places: list[Place] | None = None,
+    network: RecurrentNetwork, provenance: Provenance, quantized: bool, inspected: bool = False,
     folder: Path | None = None, traces: Traces | None = None,
-) -> str:  # fmt: skip
-    """Return the text of a network's header.
+) -> Header:  # fmt: skip
+    """Return a network's header.
 
     network: dense, in one direction, its projections plain matrices, in float32 on the CPU. quantized: store matrices of
-    parameters as 8-bit integers with a scale for each row; the parameters must be rounded to them already. gate_places: a list
-    to which a Place is added for every gate. A step then also writes the gates to NAME_gates. folder: write the weights to
-    binary files there, which clang includes several times faster than it reads numbers, instead of into the text. traces: see
-    Traces.
+    parameters as 8-bit integers with a scale for each row; the parameters must be rounded to them already. inspected: a step
+    also writes its gates, to the array NAME_gates. folder: write the weights to binary files there, which clang includes
+    several times faster than it reads numbers, instead of into the text. traces: see Traces.
     """
     name, interface, weights = network.config.name, network.interface, _Weights([], [])
-    functions, calls, states = _layers(network, weights, quantized, gate_places, {} if traces is None else traces)
-    if gate_places:
-        functions = f"\nstatic float RNN_gates[{gate_places[-1].offset + gate_places[-1].size}];\n{functions}"
+    functions, calls, states, places = _layers(network, weights, quantized, inspected, {} if traces is None else traces)
+    if places:
+        functions = f"\nstatic float RNN_gates[{places[-1].offset + places[-1].size}];\n{functions}"
     lines = [*_input_code(network, weights, quantized), *calls, *_readout(network, states), "if (!logits) return;"]
     lines += _head_code(network, weights, quantized)
     body = "\n".join(f"    {line}" for line in lines)
     values = states + (network.width + 1 if interface.readout == "mean" else 0)
     reads_tokens, takes = network.embedding is not None, takes_gaps(network)
     given = "token" if reads_tokens else "x"
+    stack = _stack_bytes(functions, body)
     argument = "int32_t token" if reads_tokens else "const float *RNN_RESTRICT x"
     features = 1 if reads_tokens else interface.input[0]
     text = Template(_resource("header.h")).safe_substitute(  # without the provenance, which stays as it is
         name=name, bytes=f"{4 * values:,}", states=values, features=features, outputs=interface.outputs,
         given=given, argument=argument, after="_after" * takes, gap="float dt, " * takes,
         about_gaps=_ABOUT_GAPS.format(given) if takes else "", plain_step=_PLAIN_STEP % (argument, given) if takes else "",
-        stack=stack_bytes(functions, body), size="a token" if reads_tokens else f"x, {features} number{'s' * (features > 1)},",
+        stack=stack, size="a token" if reads_tokens else f"x, {features} number{'s' * (features > 1)},",
         meaning="this step" if interface.readout == "every" else "the steps so far",
         operations=_operations(functions + body),
         arrays=_arrays(weights) if folder is None else _binary(weights, folder), functions=functions, body=body,
     )  # fmt: skip
     text = text.replace("RNN_", f"{identifier(name)}_")
-    return Template(text).substitute(provenance=_comment(provenance))
+    return Header(Template(text).substitute(provenance=_comment(provenance)), stack, places)
 
 
-def stack_bytes(functions: str, body: str) -> int:
+def _stack_bytes(functions: str, body: str) -> int:
     """Return the bytes of the arrays that a step has on the stack at once: those of its `body` and of the largest of `functions`."""
     each = [_arrays_of(text) for text in re.split(r"\nstatic RNN_APART void ", functions)]
     return max(each) + _arrays_of(body)
@@ -151,23 +162,24 @@ def _head_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) ->
 
 
 def _layers(
-    network: RecurrentNetwork, weights: _Weights, quantized: bool, gate_places: list[Place] | None, traces: Traces
-) -> tuple[str, list[str], int]:
-    """Return C functions of the layers, C lines that call them, and how many numbers the states of all layers have.
+    network: RecurrentNetwork, weights: _Weights, quantized: bool, inspected: bool, traces: Traces
+) -> tuple[str, list[str], int, list[Place]]:
+    """Return C functions of the layers, C lines that call them, how many numbers all states have, and the gates' places.
 
-    Adds the layers' weights to `weights`, new graphs to `traces` and, unless it is None, a Place for every gate to `gate_places`.
+    Adds the layers' weights to `weights`, and new graphs to `traces`. There are no places unless `inspected`.
     """
     equations = network.config.architecture.model_dump_json(exclude={"layers", "embedding"})
     codes: dict[object, tuple[Trace, LayerCode, str]] = {}  # by the shapes of weights: layers of equal shapes share one
     functions, states, numbers = "", 0, 0
     calls: list[str] = []
+    places: list[Place] = []
     inputs = network.interface.input[0] if network.embedding is None else network.embedding.embedding_dim
     for depth, layer in enumerate(network.layers):
         key = tuple((name, tensor.shape) for name, tensor in layer.state_dict().items())
         if key not in codes:
             traced = traces.get((equations, key)) or trace(layer, network.width if depth else inputs)
             traces[equations, key] = traced
-            written = [] if gate_places is None else gates(traced, layer)
+            written = gates(traced, layer) if inspected else []
             matrices = traced.learned() if quantized else set()
             code, name = LayerCode(traced, matrices, set(traced.constants(layer)), written), f"RNN_layer_{len(codes)}"
             functions += _function(name, code, quantized)
@@ -185,8 +197,7 @@ def _layers(
         ]
         calls += [f"{name}({', '.join(arguments)});", f"h = {output};"]
         for gate in code.gates:
-            assert gate_places is not None
-            gate_places.append(Place(depth + 1, gate.name, numbers, gate.size))
+            places.append(Place(depth + 1, gate.name, numbers, gate.size))
             numbers += gate.size
         values = traced.constants(layer)
         for node, is_matrix in code.layout:
@@ -196,7 +207,7 @@ def _layers(
                 weights.floats.append(values[node].flatten())
         states += code.state_size
     has_output = any(code.has_output for _, code, _ in codes.values())
-    return functions, ([f"float output[{2 * network.width}];"] if has_output else []) + calls, states
+    return functions, ([f"float output[{2 * network.width}];"] if has_output else []) + calls, states, places
 
 
 def _function(name: str, code: LayerCode, quantized: bool) -> str:

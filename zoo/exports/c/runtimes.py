@@ -70,10 +70,11 @@ class CRuntime(StepRuntime):
     """Runs a header, compiled by `cc` for this machine. Raises ExportError if cc fails."""
 
     def __init__(self, path: Path, network: Network, kind: str = "step"):
-        super().__init__(cast(RecurrentNetwork, network))
+        recurrent = cast(RecurrentNetwork, network)
+        super().__init__(recurrent)
         with tempfile.TemporaryDirectory() as folder:
             library = Path(folder) / "model.so"
-            compile_library(path, library)
+            compile_library(path, library, recurrent)
             self.library = ctypes.CDLL(str(library))
 
     def run(self, x: Tensor, state: Tensor, every: bool, dt: Tensor | None = None) -> Tensor:
