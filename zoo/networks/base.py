@@ -101,6 +101,14 @@ def resolve_device(device: torch.device | str | None, meta: bool = False) -> tor
     return chosen
 
 
+def flush_denormals() -> None:
+    """Make this thread, and threads that it starts later, compute with zero instead of denormal numbers, on the CPU.
+
+    Gradients that vanish through many layers and steps end as denormal numbers, on which a CPU is many times slower.
+    """
+    torch.set_flush_denormal(True)
+
+
 def resolve_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
     """Return the dtype with this name, such as "float16"; a torch.dtype or None is returned as it is.
 

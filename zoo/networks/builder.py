@@ -11,7 +11,7 @@ from ..errors import RequestError, UnknownNameError, faults, shown
 from ..registry import Entry
 from ..registry.schema import Architecture, Config, Interface
 from ..utils.arguments import plain
-from .base import meta_network, refuse_large, resolve_device, resolve_dtype
+from .base import flush_denormals, meta_network, refuse_large, resolve_device, resolve_dtype
 from .initialisers import initialise, one_thread
 from .network import Network
 
@@ -57,9 +57,7 @@ def build(
         refuse_large(network, "; pass allow_large=True to build it")
     target = resolve_device(device, meta=True)
     if target.type == "cpu":
-        # gradients that vanish through many layers and steps end as denormal numbers, on which a CPU is many times slower;
-        # torch's worker threads inherit the setting when they start
-        torch.set_flush_denormal(True)
+        flush_denormals()
     if target.type != "meta":
         network.to_empty(device="cpu")
         with one_thread(), torch.device("cpu"):  # whatever torch's default device is

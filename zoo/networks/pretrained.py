@@ -24,7 +24,15 @@ from ..utils.arguments import path_of, text_of
 from ..utils.text import has_secret
 from ..utils.version import __version__
 from . import golden
-from .base import ConfiguredModule, meta_network, network_class, refuse_large, resolve_device, resolve_dtype
+from .base import (
+    ConfiguredModule,
+    flush_denormals,
+    meta_network,
+    network_class,
+    refuse_large,
+    resolve_device,
+    resolve_dtype,
+)
 
 
 def assemble(
@@ -41,7 +49,7 @@ def assemble(
     if not allow_large:
         refuse_large(network, "; pass allow_large=True to build it")
     if target.type == "cpu":
-        torch.set_flush_denormal(True)  # as in `build`
+        flush_denormals()
     load_weights(network, checkpoint.files[tensors.FILE])
     if words := checkpoint.files.get(tokenizer.FILE):
         reader = tokenizer.tokenizer_class(config.interface.form)

@@ -21,6 +21,7 @@ from ..checkpoints.checkpoint import FILES
 from ..data import task_data
 from ..errors import CheckpointError, RequestError, TrainingError
 from ..networks import loading
+from ..networks.base import flush_denormals
 from ..networks.builder import build
 from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
@@ -58,7 +59,7 @@ def train(
     Raises TrainingError if the run cannot start or resume, or diverges; RequestError if `out` cannot be a folder or a recorder
     refuses the network; StorageError if another process trains in `out`; KeyboardInterrupt, after saving, on SIGINT or SIGTERM.
     """
-    torch.set_flush_denormal(True)  # before anything runs in parallel; see builder.build
+    flush_denormals()  # before anything runs in parallel
     if any(path.exists() and not path.is_dir() for path in (out, *out.parents)):
         raise RequestError(f"{out} is a file or is below a file. Choose a folder for the run.")
     if stop_after is not None and stop_after < 1:
@@ -91,28 +92,15 @@ class TrainingRun:
         data = task_data(entry.task, entry.dataset)
         self.train, self.validation = data.split("train"), data.split("validation")
         self.network = build(entry.config, device=self.device, seed=recipe.seed)
-        if isinstance(self.network, SequenceNetwork):
-            self.network.tbptt_steps, self.network.checkpoint_every = recipe.tbptt_steps, recipe.checkpoint_every
-        elif recipe.tbptt_steps is not None or recipe.checkpoint_every is not None:
-            raise RequestError(f"{entry.name} has no time steps. Leave out tbptt_steps and checkpoint_every.")
-        self.updater = make_updater(self.network, recipe, self.target, self.accelerator)
         examples, processes = len(self.train), self.accelerator.num_processes
         # a last incomplete batch is left out, but by ridge regression, which sees each example once
         rounded = math.floor if recipe.optimizer.penalty is None else math.ceil
         self.steps_per_epoch = rounded(examples / recipe.batch_size)
-        if self.steps_per_epoch == 0:
-            raise TrainingError(
-                f"{entry.name}: a batch of {recipe.batch_size} is larger than the {examples} training examples. Choose a "
-                "smaller --batch-size."
-            )
-        if self.train.image is None and any(stage.augments for stage, _ in recipe.timeline):
-            raise TrainingError(
-                f"{entry.name} does not read images, but its recipe augments images. Remove `affine`, `elastic` and "
-                "`shift` from the recipe."
-            )
+        self._check_recipe()
+        if isinstance(self.network, SequenceNetwork):
+            self.network.tbptt_steps, self.network.checkpoint_every = recipe.tbptt_steps, recipe.checkpoint_every
+        self.updater = make_updater(self.network, recipe, self.target, self.accelerator)
         self.identity = state.identity(entry.config, recipe, self.train.digests, examples, processes)
-        if self.train.stream and processes > 1:
-            raise TrainingError(f"{entry.name} reads one long text: train it in one process instead of {processes}.")
         self.step = 0
         self.carried: NetworkState | None = None  # where the next batch of a stream begins
         self.sums = torch.zeros(4, dtype=torch.float64)  # loss, metric, targets, gradient norm over this epoch
@@ -127,6 +115,22 @@ class TrainingRun:
         self.average: AveragedModel | None = None
         # a recorder that refuses the network does so now, not after an epoch
         diagnose(self.network, self.validation, self.target, recorders)
+
+    def _check_recipe(self) -> None:
+        """Raise RequestError or TrainingError if the recipe does not suit the network, the data or the number of processes."""
+        name, recipe, processes = self.entry.name, self.recipe, self.accelerator.num_processes
+        if (recipe.tbptt_steps or recipe.checkpoint_every) and not isinstance(self.network, SequenceNetwork):
+            raise RequestError(f"{name} has no time steps. Leave out tbptt_steps and checkpoint_every.")
+        if self.steps_per_epoch == 0:
+            raise TrainingError(
+                f"{name}: a batch of {recipe.batch_size} is larger than the {len(self.train)} examples. Choose a smaller one."
+            )
+        if self.train.image is None and any(stage.augments for stage, _ in recipe.timeline):
+            raise TrainingError(
+                f"{name} reads no images, but its recipe augments images. Remove `affine`, `elastic` and `shift`."
+            )
+        if self.train.stream and processes > 1:
+            raise TrainingError(f"{name} reads one long text: train it in one process instead of {processes}.")
 
     # from step to step
 
@@ -265,7 +269,10 @@ class TrainingRun:
         if self.is_main:
             for name in (*FILES, results.FILE, state.FILE):
                 files.remove_partials(self.out / name)
-        previous = self._previous_course()  # damaged results are better found now than after an epoch
+        try:
+            previous = results.read(self.out).training  # damaged results are better found now than after an epoch
+        except CheckpointError as error:
+            raise TrainingError(f"{error} Remove the file to continue the run.") from error
         begun = previous is not None and bool(previous.history)
         self._read_state(begun)
         if self.step > 0 and previous is not None:
@@ -292,13 +299,6 @@ class TrainingRun:
             raise TrainingError(
                 f"{self.out} has weights, but no state to continue from. Choose another --out, or remove the folder."
             )
-
-    def _previous_course(self) -> results.Training | None:
-        """Return the training that results.json in the folder records, if any. Raises TrainingError if that file is damaged."""
-        try:
-            return results.read(self.out).training
-        except CheckpointError as error:
-            raise TrainingError(f"{error} Remove the file to continue the run.") from error
 
     def _continue_course(self, previous: results.Training) -> None:
         """Take from `previous`, the results so far, what the state lacks: divergence, threads, and the devices used so far."""
