@@ -16,7 +16,7 @@ from ..utils import paths
 from . import configs, tensors
 from .checkpoint import Checkpoint, files_in
 from .hub import cache, settings
-from .hub.client import LOG, MAX_BYTES, Connection, Log
+from .hub.client import LOG, MAIN, MAX_BYTES, Connection, Log
 from .hub.digests import damage, mismatch
 from .references import Reference
 
@@ -233,7 +233,7 @@ class _Unpinned:
 
     @property
     def revision(self) -> str:
-        return self.reference.revision or "main"
+        return self.reference.revision or MAIN
 
     def pull(self) -> Checkpoint:
         """Return the checkpoint: from the cache if its copy is current or the Hub cannot be reached, else from the Hub."""

@@ -13,8 +13,8 @@ from ..cells.projections import Conv, Dense, Diagonal, Projection
 from ..checkpoints import configs, tensors, tokenizer
 from ..checkpoints.checkpoint import Checkpoint
 from ..checkpoints.hub.browse import identity
-from ..checkpoints.hub.client import Connection
-from ..checkpoints.hub.upload import MAIN, PushOptions, branch_head, commit_files, has_files, remote_state
+from ..checkpoints.hub.client import MAIN, Connection
+from ..checkpoints.hub.upload import PushOptions, branch_head, commit_files, has_files, remote_state
 from ..checkpoints.references import SCHEME, Reference, check_repo
 from ..checkpoints.sources import resolve
 from ..errors import CheckpointError, RequestError

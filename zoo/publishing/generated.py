@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from .. import registry
-from ..checkpoints import results
+from ..checkpoints import configs, results
 from ..diagnostics import drawing
 from ..errors import ZooError
 from ..networks import sizes
@@ -47,7 +47,7 @@ def outputs() -> dict[Path, str]:
     for entry, recorded, count in rows:
         if entry.weights or recorded.evaluations or recorded.unmeasurable:
             card = cards.compose(entry, recorded, count, lattices.section(entry.name))
-            texts[paths.path("cards", entry.name, "README.md")] = card
+            texts[paths.path("cards", entry.name, configs.CARD)] = card
     return texts | (_documents(rows) if paths.is_checkout() else {})
 
 

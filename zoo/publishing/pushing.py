@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from .. import registry
 from ..checkpoints.hub.browse import identity
-from ..checkpoints.hub.client import Connection
+from ..checkpoints.hub.client import MAIN, Connection
 from ..checkpoints.hub.errors import changed
-from ..checkpoints.hub.upload import MAIN, PushOptions, RemoteState, commit_files, has_files, remote_state
+from ..checkpoints.hub.upload import PushOptions, RemoteState, commit_files, has_files, remote_state
 from ..checkpoints.references import check_repo
 from ..errors import AccessError, ChangedError, HubError, ZooError
 from ..exports.formats import FORMATS

@@ -150,7 +150,7 @@ class _Checks:
         training = results.for_model(self.entry.name).training
         recorded = {
             "cards/lock.json": cards.counts(self.entry.name).parameters,
-            "results.json": training and training.parameters,
+            results.FILE: training and training.parameters,
         }
         count = sizes.parameters(self.network)
         if wrong := [f"{file} says {number:,}" for file, number in recorded.items() if number not in (None, count)]:

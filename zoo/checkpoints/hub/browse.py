@@ -10,7 +10,7 @@ from ...registry.schema import Config
 from ...utils.text import one_line
 from .. import configs, results
 from ..references import can_exist
-from .client import Connection
+from .client import MAIN, Connection
 from .settings import COMMIT
 
 
@@ -119,7 +119,7 @@ def describe(repo: str, revision: str | None, timeout: float | None = None) -> D
             return _remote(info), {one_line(file.rfilename): file.size for file in info.siblings or ()}
 
         remote, files = connection.call(subject, look)
-        commit = remote.revision or connection.commit(repo, revision or "main")
+        commit = remote.revision or connection.commit(repo, revision or MAIN)
 
         def download(name: str) -> Path:
             return connection.download(repo, name, commit, limit=configs.MAX_BYTES)

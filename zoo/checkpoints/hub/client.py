@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Log = Callable[[str], None]
 LOG: Log = logging.getLogger("rnnzoo").warning
+MAIN = "main"
+"""The branch of a repository unless another is named."""
 Report = Callable[[int, int], None]
 """Called with the number of bytes of a file received so far, and the file's size."""
 

@@ -9,13 +9,11 @@ from ...errors import AccessError, ChangedError, HubError, MissingError, Network
 from ..references import check_repo, check_revision
 from . import client_internals, settings
 from .browse import Identity
-from .client import LOG, Connection, Log
+from .client import LOG, MAIN, Connection, Log
 from .digests import git_sha1
 
 if TYPE_CHECKING:
     from huggingface_hub import RepoFile
-
-MAIN = "main"
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from ... import registry
+from ...checkpoints import tensors
 from ...checkpoints.references import Reference
 from ...checkpoints.sources import resolve
 from ...errors import ExportError, ZooError
@@ -122,7 +123,7 @@ class Compiler:
             for m in models
             if (self.only is None or m.name in self.only)
             and (kind := kind_of(m.entry))
-            and paths.path("cards", m.name, "model.safetensors").exists()
+            and paths.path("cards", m.name, tensors.FILE).exists()
         ]
         ready = {job[0]: self._kept(*job) for job in jobs}
         missing = [job for job in jobs if ready[job[0]] is None]
