@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field
 
 from cli.output import board, say
 from zoo import load, registry
@@ -27,15 +26,17 @@ from zoo.cells import CELLS, cell_class, cell_row
 from zoo.cells.matrix import MatrixRecurrence
 from zoo.cells.rows import Number
 from zoo.checkpoints import configs, leaderboard, results
+from zoo.checkpoints import protocol as protocols
+from zoo.checkpoints.protocol import Protocol
 from zoo.data import task_data
 from zoo.data.listening import stepper
 from zoo.errors import RequestError, TrainingError, ZooError
 from zoo.networks import sizes
 from zoo.networks.builder import build
 from zoo.networks.golden import example_input
-from zoo.registry import Entry, yaml
+from zoo.registry import Entry
 from zoo.registry.metrics import TARGETS
-from zoo.registry.schema import Config, Embedding, Model, Optimizer, Recipe, Schedule, Seq, Spec
+from zoo.registry.schema import Config, Embedding, Model, Optimizer, Recipe
 from zoo.training import jobs
 from zoo.training.evaluation import evaluate
 from zoo.training.trainer import train
@@ -43,84 +44,58 @@ from zoo.utils import provenance
 
 from .common import least
 
-FILE = Path(__file__).with_name("protocol.yaml")
 NAME = "leaderboard"
 ROUNDS, STEPS = 5, 200
 
 
-class Budget(Spec):
-    """What is particular to one task: the batch size, the epochs and, if not the protocol's, the number of layers."""
+def entry_of(protocol: Protocol, cell: str, task: str) -> Entry:
+    """Return a registry entry for a cell's network on a task, with the number of units that fits the protocol best.
 
-    batch_size: int = Field(ge=1)
-    epochs: int = Field(ge=1)
-    layers: int | None = Field(default=None, ge=1)
+    Raises RequestError if no number of units is within the tolerance.
+    """
+    known, budget, paper = registry.load_registry(), protocol.tasks[task], cell_row(cell).paper
+    spec = known.all_tasks[task]
+    recipe = Recipe(
+        optimizer=Optimizer(name="adam", lr=protocol.rates[0]), schedule=protocol.schedule, max_grad_norm=protocol.max_grad_norm,
+        batch_size=budget.batch_size, epochs=budget.epochs,
+    )  # fmt: skip
+    embedding = Embedding(size=64, trainable=True) if spec.vocabulary else None
+    options = protocol.options.get(cell, {})
+    dividing = [options[key] for key, choice in cell_row(cell).options.items() if key in options and divides(choice)]
 
-
-class Protocol(Spec):
-    """The settings that are the same for every cell."""
-
-    parameters: int
-    tolerance: float
-    layers: int
-    rates: Seq[float]
-    seeds: Seq[int]
-    schedule: Schedule
-    max_grad_norm: float
-    options: dict[str, dict[str, int]] = {}
-    """Options by cell. One that must divide the number of units restricts that number."""
-    left_out: Seq[str] = ()
-    """Cells that are not ranked."""
-    tasks: dict[str, Budget]
-
-    def entry(self, cell: str, task: str) -> Entry:
-        """Return a registry entry for a cell's network on a task, with the number of units that fits `parameters` best.
-
-        Raises RequestError if no number of units is within the tolerance.
-        """
-        known, budget, paper = registry.load_registry(), self.tasks[task], cell_row(cell).paper
-        spec = known.all_tasks[task]
-        recipe = Recipe(
-            optimizer=Optimizer(name="adam", lr=self.rates[0]), schedule=self.schedule, max_grad_norm=self.max_grad_norm,
-            batch_size=budget.batch_size, epochs=budget.epochs,
+    def sized(units: int) -> Entry:
+        model = Model(
+            cell=cell, layers=protocol.layers_on(task), units=units, task=task, recipe=NAME, tag=NAME, embedding=embedding,
+            standardize=not spec.vocabulary, options=options,
         )  # fmt: skip
-        embedding = Embedding(size=64, trainable=True) if spec.vocabulary else None
-        options = self.options.get(cell, {})
-        dividing = [
-            options[key] for key, choice in cell_row(cell).options.items() if key in options and divides(choice)
-        ]
+        return Entry(
+            model.name, model, spec, known.datasets[spec.dataset], recipe, None, {paper: known.papers[paper]}, None
+        )
 
-        def sized(units: int) -> Entry:
-            model = Model(
-                cell=cell, layers=budget.layers or self.layers, units=units, task=task, recipe=NAME, tag=NAME, embedding=embedding,
-                standardize=not spec.vocabulary, options=options,
-            )  # fmt: skip
-            return Entry(
-                model.name, model, spec, known.datasets[spec.dataset], recipe, None, {paper: known.papers[paper]}, None
-            )
+    return sized(units_for(protocol, lambda units: parameters(sized(units).config), math.lcm(*dividing)))
 
-        return sized(self.units(lambda units: parameters(sized(units).config), math.lcm(*dividing)))
 
-    def units(self, count: Callable[[int], int], multiple: int = 1) -> int:
-        """Return the number of units for which `count(units)`, the number of parameters, is nearest to the protocol's.
+def units_for(protocol: Protocol, count: Callable[[int], int], multiple: int = 1) -> int:
+    """Return the number of units for which `count(units)`, the number of parameters, is nearest to the protocol's.
 
-        The number of units is a multiple of `multiple`. Raises RequestError if the two numbers of parameters differ by more than
-        the tolerance.
-        """
-        high = 1
-        while count(multiple * high) < self.parameters:
-            high *= 2
-        low = high // 2 + 1
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if count(multiple * middle) < self.parameters else (low, middle)
-        known = (multiple * each for each in (low - 1, low) if each)
-        best = min(known, key=lambda units: abs(count(units) - self.parameters))
-        if abs(count(best) - self.parameters) > self.tolerance * self.parameters:
-            raise RequestError(
-                f"{count(best):,} parameters with {best} units are not within the tolerance, {self.tolerance:.0%} of "
-                f"{self.parameters:,}. Change `parameters` or `tolerance` in benchmarks/protocol.yaml."
-            )
-        return best
+    The number of units is a multiple of `multiple`. Raises RequestError if the two numbers of parameters differ by more than
+    the tolerance.
+    """
+    high = 1
+    while count(multiple * high) < protocol.parameters:
+        high *= 2
+    low = high // 2 + 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if count(multiple * middle) < protocol.parameters else (low, middle)
+    known = (multiple * each for each in (low - 1, low) if each)
+    best = min(known, key=lambda units: abs(count(units) - protocol.parameters))
+    if abs(count(best) - protocol.parameters) > protocol.tolerance * protocol.parameters:
+        raise RequestError(
+            f"{count(best):,} parameters with {best} units are not within the tolerance, {protocol.tolerance:.0%} of "
+            f"{protocol.parameters:,}. Change `parameters` or `tolerance` in benchmarks/protocol.yaml."
+        )
+    return best
 
 
 def divides(choice: object) -> bool:
@@ -131,11 +106,6 @@ def divides(choice: object) -> bool:
 def parameters(config: Config) -> int:
     """Return the number of trainable parameters of a network."""
     return sizes.parameters(build(config, device="meta"))
-
-
-def read() -> Protocol:
-    """Return the protocol in benchmarks/protocol.yaml."""
-    return Protocol.model_validate(yaml.parse(FILE.read_text(encoding="utf-8")).content)
 
 
 def run(entry: Entry, folder: Path, rate: float, seed: int) -> results.Training:
@@ -161,7 +131,7 @@ def run(entry: Entry, folder: Path, rate: float, seed: int) -> results.Training:
 
 def measure(protocol: Protocol, cell: str, task: str, runs: Path) -> leaderboard.Row:
     """Train a cell on a task by the protocol, and return its row."""
-    entry = protocol.entry(cell, task)
+    entry = entry_of(protocol, cell, task)
     home = runs / task / cell
 
     def folder(rate: float, seed: int) -> Path:
@@ -231,13 +201,13 @@ def ranked_cells() -> list[str]:
     parameters.
     """
     trained = (cell for cell in CELLS if not cell_class(cell).frozen)  # the protocol's parameters are trained
-    left_out = read().left_out
+    left_out = protocols.read().left_out
     return sorted(c for c in trained if c not in left_out and not issubclass(cell_class(c), MatrixRecurrence))
 
 
 def main() -> None:
     """Run the program."""
-    protocol = read()
+    protocol = protocols.read()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", nargs="*", choices=list(protocol.tasks), default=[], help="default: all")
     parser.add_argument("--cell", nargs="*", default=[], help="default: all that have no row yet")
@@ -283,7 +253,7 @@ def at_once(pairs: Iterable[tuple[str, str]], runs: Path, count: int | None, ray
 
     Return those that failed, as TASK/CELL. Raises KeyboardInterrupt if a process was stopped.
     """
-    path = os.pathsep.join(filter(None, [str(FILE.parents[1]), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")]))
     environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     work = [
         jobs.TrainingJob(

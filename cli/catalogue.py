@@ -226,9 +226,9 @@ def show(name: Address, timeout: Timeout = None, as_json: AsJson = False) -> Non
     """
     cell = name.lower()  # as people write LSTM; no model's name is that of a cell
     if cell in CELLS:
-        from zoo.publishing import atlas
+        from zoo.publishing import cell_facts
 
-        emit(atlas.data(cell), as_json, atlas.text(cell))
+        emit(cell_facts.data(cell), as_json, cell_facts.text(cell))
         return
     if cell in FEEDFORWARD:
         raise RequestError(

@@ -259,4 +259,4 @@ def _say_if_slow(device: str | None) -> None:
     from zoo.networks.kernels import interface
 
     if resolve_device(device).type == "cpu" and interface.library() is None:
-        say("The C++ scans are missing, so a CPU is several times slower. `rnnzoo doctor` says how to build it.")
+        say("The C++ scans are missing, so a CPU is several times slower. `rnnzoo doctor` says how to build them.")

@@ -23,13 +23,13 @@ from zoo import registry
 from zoo.cells import CELLS
 from zoo.checkpoints import configs, results, sources, tensors
 from zoo.checkpoints.hub import client
-from zoo.checkpoints.hub.digests import pin
+from zoo.checkpoints.hub.digests import pinned
 from zoo.checkpoints.hub.upload import PushOptions
 from zoo.networks import golden, loading
 from zoo.networks.builder import build
 from zoo.publishing import cards
 from zoo.registry import load_lock, lock
-from zoo.registry.schema import Weights
+from zoo.registry.schema import Pin
 from zoo.training import evaluation
 from zoo.utils import paths
 
@@ -78,8 +78,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
             network = build(name, device="cpu", seed=seed).eval()
             loading.save(network, home)
             golden.write(network, home / golden.FILE)
-            weights = {"repo": f"rnnzoo/{name}", "files": {file: pin(home / file) for file in PINNED}}
-            lock.pin(name, Weights.model_validate(weights))
+            weights = {"repo": f"rnnzoo/{name}", "files": {file: pinned(home / file) for file in PINNED}}
+            lock.pin(name, Pin.model_validate(weights))
             results.write(home, results.Results(evaluations=(evaluation.evaluate(name, device="cpu"),)))
         counts = {name: cards.counts(name) for name in (NAME, OTHER)}
         lock.update(lambda old: old.model_copy(update={"counts": counts}))
@@ -128,7 +128,7 @@ class Here:
 
     def pin(self, commit: str, name: str = NAME) -> None:
         files = registry.find(name).weights.files
-        lock.pin(name, Weights(repo=f"rnnzoo/{name}", revision=commit, files=files))
+        lock.pin(name, Pin(repo=f"rnnzoo/{name}", revision=commit, files=files))
 
     def blobs(self) -> list[Path]:
         """Every blob in the cache, complete or not."""

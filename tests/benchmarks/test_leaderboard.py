@@ -11,6 +11,8 @@ import torch
 
 from benchmarks import leaderboard as program
 from zoo.checkpoints import leaderboard
+from zoo.checkpoints import protocol as protocols
+from zoo.checkpoints.protocol import Budget, Protocol
 from zoo.errors import RegistryError, RequestError, TrainingError
 from zoo.networks.builder import build
 from zoo.networks.recurrent import RecurrentNetwork
@@ -22,30 +24,30 @@ from zoo.utils import paths
 Run = Callable[..., tuple[int, str, str]]
 
 
-def small(**changes: object) -> program.Protocol:
-    budget = program.Budget(batch_size=20, epochs=1)
+def small(**changes: object) -> Protocol:
+    budget = Budget(batch_size=20, epochs=1)
     fields = {"parameters": 600, "tolerance": 0.1, "layers": 1, "rates": [0.01, 3e37], "seeds": [0, 1]}
-    return program.Protocol(
+    return Protocol(
         **{**fields, "schedule": Schedule(), "max_grad_norm": 1.0, "tasks": {"mnist-rows": budget}, **changes}
     )
 
 
-@pytest.mark.parametrize("task", program.read().tasks)
+@pytest.mark.parametrize("task", protocols.read().tasks)
 def test_every_ranked_cell_has_the_protocols_parameters(task: str) -> None:
-    protocol = program.read()
+    protocol = protocols.read()
     for cell in program.ranked_cells():
-        entry = protocol.entry(cell, task)
+        entry = program.entry_of(protocol, cell, task)
         assert abs(program.parameters(entry.config) - protocol.parameters) <= protocol.tolerance * protocol.parameters
-        layers = protocol.tasks[task].layers or protocol.layers
+        layers = protocol.layers_on(task)
         assert entry.model.name.startswith(f"{cell}-{layers}x{entry.model.units}-{task}.")
 
 
 def test_units_that_fit_nearly_and_not_at_all() -> None:
     protocol = small(parameters=100, tolerance=0.05)
-    assert protocol.units(lambda units: 10 * units) == 10
-    assert protocol.units(lambda units: 33 * units) == 3
+    assert program.units_for(protocol, lambda units: 10 * units) == 10
+    assert program.units_for(protocol, lambda units: 33 * units) == 3
     with pytest.raises(RequestError, match="132 parameters with 2 units are not within"):
-        protocol.units(lambda units: 66 * units)
+        program.units_for(protocol, lambda units: 66 * units)
 
 
 def test_a_row_is_measured_and_goes_on_where_it_was(
@@ -67,7 +69,7 @@ def test_the_rate_with_the_lowest_loss_of_any_epoch_is_measured_on_the_test_data
     small_zoo: Callable[..., Path], tmp_path: Path
 ) -> None:
     small_zoo()
-    budget = program.Budget(batch_size=20, epochs=2)
+    budget = Budget(batch_size=20, epochs=2)
     protocol = small(rates=[1e-6, 0.01], seeds=[0], tasks={"mnist-rows": budget})
     row = program.measure(protocol, "gru", "mnist-rows", tmp_path)
     folder = tmp_path / "mnist-rows" / "gru" / "rate-0.01" / "seed-0"
@@ -103,7 +105,8 @@ def test_a_seed_whose_states_overflow_on_the_test_data_diverged(
 
 
 def test_the_units_are_a_multiple_of_an_option_that_divides_them() -> None:
-    entry = small(parameters=5000, options={"clockwork": {"modules": 8}}).entry("clockwork", "mnist-rows")
+    protocol = small(parameters=5000, options={"clockwork": {"modules": 8}})
+    entry = program.entry_of(protocol, "clockwork", "mnist-rows")
     assert (entry.model.units % 8, entry.model.options) == (0, {"modules": 8})
     assert "lstm-mass" not in program.ranked_cells()
 
@@ -218,8 +221,8 @@ def test_equal_figures_and_all_at_chance_share_a_place() -> None:
 def test_a_cells_page_says_how_it_stands() -> None:
     best, *_, last = [row.cell for row in leaderboard.read() if row.task == "mnist-rows"]
     of_rows = [
-        [text for text in leaderboard_page.standing(cell) if " parameters on row-by-row MNIST: " in text]
-        for cell in (best, last, leaderboard_page.YARDSTICK)
+        [text for text in leaderboard.standing(cell) if " parameters on row-by-row MNIST: " in text]
+        for cell in (best, last, leaderboard.YARDSTICK)
     ]
     (first,), (worst,), (yardstick,) = of_rows
     assert first.startswith("Rank 1 of ")
@@ -227,7 +230,7 @@ def test_a_cells_page_says_how_it_stands() -> None:
     assert worst.startswith(f"Rank {count} of {count} cells")
     assert "(lstm: 9" in first
     assert "(lstm:" not in yardstick
-    assert leaderboard_page.standing("mlstm") == []
+    assert leaderboard.standing("mlstm") == []
 
 
 def test_the_page_ranks_every_row() -> None:

@@ -16,7 +16,7 @@ from zoo.networks import golden
 from zoo.publishing import lattices, package
 from zoo.publishing.new_zoo import FILES, MODEL
 from zoo.registry import lock, reader
-from zoo.registry.schema import Weights
+from zoo.registry.schema import Pin
 from zoo.training.evaluation import evaluate, record
 from zoo.training.trainer import train
 from zoo.utils import paths
@@ -191,7 +191,7 @@ def test_a_release_keeps_the_other_pins_and_leaves_out_what_is_not_finished(
     small_zoo({"epochs": 2, "collapse": {"epochs": 2, "loss": 5.0}})
     monkeypatch.setattr(lattices, "RUNS", 2)
     name, file = "rnn-1x8-mnist-rows", {"sha256": "a" * 64, "size": 1}
-    lock.pin("star-1x2-t", Weights.model_validate({"repo": "o/n", "files": dict.fromkeys(WHOLE, file)}))
+    lock.pin("star-1x2-t", Pin.model_validate({"repo": "o/n", "files": dict.fromkeys(WHOLE, file)}))
     for seed in (0, 1, 2):
         folder, stop = tmp_path / f"seed-{seed}", 1 if seed == 2 else None
         training = train(registry.find(name), folder, device="cpu", overrides={"seed": seed}, stop_after=stop)

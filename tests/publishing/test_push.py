@@ -20,7 +20,7 @@ from torch import Tensor
 
 from zoo import load, registry
 from zoo.checkpoints import results, sources, tensors
-from zoo.checkpoints.hub.digests import pin
+from zoo.checkpoints.hub.digests import pinned
 from zoo.checkpoints.references import Reference
 from zoo.checkpoints.tensors import write_tensors
 from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
@@ -30,7 +30,7 @@ from zoo.networks.builder import build
 from zoo.networks.network import Network
 from zoo.publishing import cards, pushing
 from zoo.registry import lock, reader
-from zoo.registry.schema import Architecture, Config, Embedding, Interface, Weights
+from zoo.registry.schema import Architecture, Config, Embedding, Interface, Pin
 from zoo.utils import paths
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # the client's own uploads
@@ -160,7 +160,7 @@ def locked_revision(here: Here, name: str = NAME) -> str | None:
 
 def test_two_pins_written_at_once_are_both_there(here: Here) -> None:
     files = {name: registry.find(name).weights.files for name in (NAME, OTHER)}
-    pins = {name: Weights(repo=f"rnnzoo/{name}", revision="1" * 40, files=files[name]) for name in files}
+    pins = {name: Pin(repo=f"rnnzoo/{name}", revision="1" * 40, files=files[name]) for name in files}
     threads = [threading.Thread(target=lock.pin, args=item) for item in pins.items()]
     for thread in threads:
         thread.start()
@@ -238,7 +238,7 @@ def release(here: Here, network: Network, **values: Tensor) -> None:
     loading.save(network, here.card)
     if values:
         write_tensors(here.card / tensors.FILE, {**tensors.read_tensors(here.card / tensors.FILE), **values})
-    files = {name: pin(here.card / name) for name in PINNED}
+    files = {name: pinned(here.card / name) for name in PINNED}
     lock.pin(NAME, registry.find(NAME).weights.followed_by(files))
     results.write(here.card, results.Results())
     (here.card / "README.md").write_text(cards.render(registry.find(NAME)))

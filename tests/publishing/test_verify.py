@@ -15,7 +15,7 @@ from huggingface_hub import constants
 from zoo import Architecture, Config, Interface, load, registry
 from zoo.checkpoints import results, sources, tensors
 from zoo.checkpoints.hub import digests
-from zoo.checkpoints.hub.digests import pin
+from zoo.checkpoints.hub.digests import pinned
 from zoo.checkpoints.references import Reference
 from zoo.checkpoints.tensors import read_tensors, write_tensors
 from zoo.errors import CheckpointError
@@ -23,7 +23,7 @@ from zoo.networks import golden, loading
 from zoo.networks.builder import build
 from zoo.publishing import cards, pushing, verification
 from zoo.registry import lock
-from zoo.registry.schema import Weights
+from zoo.registry.schema import Pin
 from zoo.utils import files
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # the client's own uploads
@@ -59,8 +59,8 @@ def test_other_weights_than_those_of_the_golden_outputs_fail(here: Here) -> None
     with torch.no_grad():
         network.head.bias[0] += 1e-2
     loading.save(network, here.card)
-    files = {name: pin(here.card / name) for name in PINNED}
-    lock.pin(NAME, Weights(repo=REPO, files=files))
+    files = {name: pinned(here.card / name) for name in PINNED}
+    lock.pin(NAME, Pin(repo=REPO, files=files))
     found = checks(verification.verify(NAME, log=here.logged.append))
     assert [what for what, ok in found.items() if not ok] == ["outputs", "card"]
 

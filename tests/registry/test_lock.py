@@ -9,7 +9,7 @@ import pytest
 from zoo import list_models, registry
 from zoo.errors import RegistryError, StorageError
 from zoo.registry import lock
-from zoo.registry.schema import Weights
+from zoo.registry.schema import Pin
 from zoo.utils import files, paths
 
 PIN = {
@@ -75,7 +75,7 @@ def _pin(root: str, name: str) -> None:
     paths.ROOT = Path(root)
     for size in range(1, 21):
         files = {file: {"sha256": "a" * 64, "size": size} for file in ("model.safetensors", "config.json")}
-        lock.pin(name, Weights.model_validate({"repo": "o/n", "files": files}))
+        lock.pin(name, Pin.model_validate({"repo": "o/n", "files": files}))
 
 
 def test_two_programs_that_write_at_once_both_have_their_way(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_a_pin_changes_nothing_else_and_says_whether_it_changed(
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     digests = {"d": {"file": "e" * 64}}
     assert lock.update(lambda old: old.model_copy(update={"datasets": digests}))
-    assert lock.pin("star-1x2-t", Weights.model_validate(PIN))
-    assert not lock.pin("star-1x2-t", Weights.model_validate(PIN))
+    assert lock.pin("star-1x2-t", Pin.model_validate(PIN))
+    assert not lock.pin("star-1x2-t", Pin.model_validate(PIN))
     locked = lock.read(tmp_path / "cards" / "lock.json")
     assert (locked.datasets, list(locked.weights)) == (digests, ["star-1x2-t"])
     registry.clear_caches()
@@ -120,6 +120,6 @@ def test_what_was_written_is_what_is_read_next(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     registry.clear_caches()
     assert registry.load_lock() == lock.Lock()
-    assert lock.pin("star-1x2-t", Weights.model_validate(PIN))
+    assert lock.pin("star-1x2-t", Pin.model_validate(PIN))
     assert list(registry.load_lock().weights) == ["star-1x2-t"]
     registry.clear_caches()

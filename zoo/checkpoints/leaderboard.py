@@ -13,8 +13,11 @@ from pydantic import Field, TypeAdapter
 from ..registry import load_registry
 from ..registry.metrics import METRICS, Measure, Metric
 from ..registry.schema import Key, Seq, Spec, Text
+from ..utils.text import significant
 from .tables import Table
 
+YARDSTICK = "lstm"
+"""The cell that `standing` compares others with."""
 MARGIN = 0.015
 """A cell is no better than chance if its accuracy exceeds that of guessing by less, or its error is less than this share smaller."""
 
@@ -106,3 +109,28 @@ def ranked() -> dict[str, list[tuple[int, Row]]]:
     """Return, by task, each row with its place among the rows of the task, the best first and diverged cells last."""
     groups = {task: list(rows) for task, rows in groupby(read(), key=lambda row: row.task)}
     return {task: list(zip(places(rows), rows, strict=True)) for task, rows in groups.items()}
+
+
+def standing(cell: str) -> list[str]:
+    """Return a sentence for each task of the leaderboard on which `cell` was measured.
+
+    The sentence has the rank of `cell` among the cells, its figure, the time of one step, and the same of the LSTM.
+    """
+    sentences = []
+    for task, placed in ranked().items():
+        rows = {row.cell: row for _, row in placed}
+        if (row := rows.get(cell)) is None:
+            continue
+        about = float(f"{statistics.median(each.parameters for _, each in placed):.1e}")
+        place = next(place for place, each in placed if each is row)
+        other = rows.get(YARDSTICK)
+        compared = f" ({YARDSTICK}: {_reached(other)})" if other is not None and cell != YARDSTICK else ""
+        sentences.append(
+            f"Rank {place} of {len(rows)} cells with about {about:,.0f} parameters on "
+            f"{load_registry().all_tasks[task].title}: {_reached(row)}{compared}."
+        )
+    return sentences
+
+
+def _reached(row: Row) -> str:
+    return row.text + ("" if row.step_us is None else f" and {significant(row.step_us)} µs per streamed step")

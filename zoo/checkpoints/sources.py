@@ -11,7 +11,7 @@ from pathlib import Path
 from .. import registry
 from ..errors import ChangedError, CheckpointError, DataError, MissingError, NetworkError, RequestError, ZooError
 from ..registry import Entry
-from ..registry.schema import Config, Weights
+from ..registry.schema import Config, Pin
 from ..utils import paths
 from . import configs, tensors
 from .checkpoint import Checkpoint, files_in
@@ -115,13 +115,13 @@ def dataset_file(repo: str, name: str) -> Path:
         raise DataError(f"{error} Set RNNZOO_DATA to a folder that has the data, or connect to the Hub.") from error
 
 
-def copies(model: str, pin: Weights, name: str) -> list[Path]:
+def copies(model: str, pin: Pin, name: str) -> list[Path]:
     """Return the paths of the copies of a pinned file on this machine, unverified: in the cache, then in cards/MODEL."""
     cached, packaged = cache.find(pin.repo, name, pin.revision), paths.path("cards", model, name)
     return [path for path in (cached, packaged if packaged.is_file() else None) if path is not None]
 
 
-def _pull_pinned(reference: Reference, entry: Entry, pin: Weights, options: PullOptions) -> Checkpoint:
+def _pull_pinned(reference: Reference, entry: Entry, pin: Pin, options: PullOptions) -> Checkpoint:
     """Return a model's checkpoint at its pinned commit, after downloading the files without a verified copy on this machine."""
     model, refetch = entry.name, options.force and pin.revision is not None
     problems = {name: {} if refetch else _problems(model, pin, name) for name in pin.files}
@@ -140,7 +140,7 @@ def _pull_pinned(reference: Reference, entry: Entry, pin: Weights, options: Pull
     return Checkpoint(reference, config, found, entry, pin.repo, pin.revision, verified=True, downloaded=tuple(fetched))
 
 
-def _problems(model: str, pin: Weights, name: str) -> dict[Path, str | None]:
+def _problems(model: str, pin: Pin, name: str) -> dict[Path, str | None]:
     """Return, by path, what is wrong with each copy of the pinned file `name` on this machine; None for a good copy.
 
     The search ends at the first good copy, so only the last value can be None.
@@ -154,7 +154,7 @@ def _problems(model: str, pin: Weights, name: str) -> dict[Path, str | None]:
 
 
 def _fetch_missing(
-    model: str, pin: Weights, missing: list[str], damaged: list[str], options: PullOptions
+    model: str, pin: Pin, missing: list[str], damaged: list[str], options: PullOptions
 ) -> dict[str, Path]:
     """Download the files `missing` of a model's pinned commit, and return their paths by name.
 
@@ -185,7 +185,7 @@ def _fetch_missing(
         raise type(error)(f"{failure}{error}") from error
 
 
-def _fetch_pinned(connection: Connection, pin: Weights, name: str, options: PullOptions) -> Path:
+def _fetch_pinned(connection: Connection, pin: Pin, name: str, options: PullOptions) -> Path:
     file, cached = pin.files[name], cache.find(pin.repo, name, pin.revision)
     if cached is not None and not options.force and mismatch(cached, file) is None:
         return cached  # another process has just downloaded it

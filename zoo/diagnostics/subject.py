@@ -82,7 +82,7 @@ def without_task(architecture: Architecture, steps: int = 10, name: str = "untra
     image = () if architecture.kernel is None else (IMAGE_SIDE, IMAGE_SIDE)
     input_shape = (cell.channels(cell.states[0], architecture.units, **architecture.options), *image)
     interface = Interface(input=input_shape, steps=steps, outputs=10, readout="last")
-    return Config(name=name, task="none", architecture=architecture.model_copy(update=plain), interface=interface)
+    return Config(name=name, architecture=architecture.model_copy(update=plain), interface=interface)
 
 
 def describe(config: Config) -> str:

@@ -103,7 +103,7 @@ def initialise_direction(
 
 def fill(
     weight: Tensor,  # (*leading dimensions, gates * units, in, ...)
-    name: str,  # a word of zoo.registry.schema.networks.WEIGHTS, "uniform-R" or "normal-S"
+    name: str,  # a word of zoo.registry.schema.networks.INITIALISERS, "uniform-R" or "normal-S"
     rows: int | Sequence[int],  # number of rows of every gate, or a list with that of each gate
     generator: torch.Generator,
     leading: int = 0,
@@ -137,7 +137,9 @@ def _fill_by_fans(block: Tensor, name: str, generator: torch.Generator, leading:
         case "lecun-uniform":  # U(-r, r) with r = sqrt(3 / fan_in)
             std = 1.0 / math.sqrt(fan_in)
         case _:
-            raise NotImplementedError(f"There is no initialiser {name!r}; see zoo.registry.schema.networks.WEIGHTS.")
+            raise NotImplementedError(
+                f"There is no initialiser {name!r}; see zoo.registry.schema.networks.INITIALISERS."
+            )
     if name.endswith("-normal"):
         nn.init.normal_(block, 0.0, std, generator=generator)
     else:

@@ -18,7 +18,7 @@ from ..errors import ZooError
 from ..networks import sizes
 from ..registry import catalogue, lock
 from ..utils import files, paths
-from . import atlas, cards, comparison, lattices, plots
+from . import cards, cell_facts, comparison, lattices, plots
 from .pages import (
     depth,
     diagnostics,
@@ -67,8 +67,8 @@ def _documents(rows: Sequence[models.ModelRow]) -> dict[Path, str]:
                 "papers": partial(papers.links, root),
                 "speed": partial(speed.section, root),
                 "exports": exports.section,
-                "properties": atlas.meanings,
-                "cells": atlas.table,
+                "properties": cell_facts.meanings,
+                "cells": cell_facts.table,
                 "equations": equations.section,
             }
             texts[path] = _filled(path.read_text(encoding="utf-8"), parts)

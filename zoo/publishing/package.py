@@ -11,7 +11,7 @@ from ..checkpoints import configs, results, sources, tensors
 from ..checkpoints.hub.digests import mismatch
 from ..errors import CheckpointError
 from ..registry import Entry
-from ..registry.schema import Weights
+from ..registry.schema import Pin
 from ..utils import paths
 from ..utils.text import has_secret
 from . import cards
@@ -22,7 +22,7 @@ class Package:
     """Everything that a push sends to a checkpoint's repository."""
 
     entry: Entry
-    pin: Weights
+    pin: Pin
     files: dict[str, bytes]
     """Content by file name."""
 
@@ -33,7 +33,7 @@ def pack(entry: Entry) -> Package:
     Raises CheckpointError for a model without weights; for a file that differs from its pin, from the registry or from the
     generated card; for weights that are infinite or NaN; for a text file that contains a token; and for symbolic links.
     """
-    pin = entry.pin_to("push")
+    pin = entry.required_pin("push")
     refuse_links(paths.path("cards", entry.name))
     if configs.GOLDEN not in pin.files:
         raise CheckpointError(
@@ -66,7 +66,7 @@ def refuse_links(folder: Path) -> None:
             )
 
 
-def _pinned_copy(model: str, pin: Weights, name: str) -> Path:
+def _pinned_copy(model: str, pin: Pin, name: str) -> Path:
     """Return the path of the file `name` of a model: in the card's folder or, if it is not there, in the cache.
 
     Raises CheckpointError if the file is in neither, or if its digest differs from that in `pin`.

@@ -18,7 +18,7 @@ from ..errors import AccessError, ChangedError, HubError, ZooError
 from ..exports.formats import FORMATS
 from ..exports.writing import file_name
 from ..registry import lock
-from ..registry.schema import Weights
+from ..registry.schema import Pin
 from ..utils import paths
 from ..utils.version import __version__
 from .package import Package, pack
@@ -139,7 +139,7 @@ def _push(hub: Connection, target: _Target, options: PushOptions) -> Pushed:
     if options.tag and state.tagged is None:
         tag = options.tag
         hub.call(f"{repo}: tag {tag}", lambda: hub.api.create_tag(repo, tag=tag, revision=commit))
-    weights = Weights(repo=repo, revision=commit, files=pin.files, exports=pin.exports)
+    weights = Pin(repo=repo, revision=commit, files=pin.files, exports=pin.exports)
     pinned = pull_request is None and _pin(name, weights, options)
     return Pushed(name, repo, url, commit, created, tuple(files), pull_request, pinned)
 
@@ -155,7 +155,7 @@ def _stale_exports(
     return hub.listing(repo, sorted(exports - files.keys()), state.head).keys()
 
 
-def _pin(name: str, weights: Weights, options: PushOptions) -> bool:
+def _pin(name: str, weights: Pin, options: PushOptions) -> bool:
     """Write `weights`, the new pin of the model `name`, to cards/lock.json.
 
     Returns True if the file was changed. If the file cannot be written, log the pin and return False.

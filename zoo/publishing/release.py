@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import registry
 from ..checkpoints import configs, results, sources, tensors
-from ..checkpoints.hub.digests import pin
+from ..checkpoints.hub.digests import pinned
 from ..checkpoints.references import Reference
 from ..data import digests_of
 from ..diagnostics import drawing
@@ -15,7 +15,7 @@ from ..exports import writing
 from ..networks import golden, loading, sizes
 from ..registry import Entry, lock
 from ..registry.metrics import METRICS
-from ..registry.schema import Weights
+from ..registry.schema import Pin
 from ..utils import files, paths
 from . import cards, lattices
 
@@ -71,8 +71,8 @@ def release(folder: Path, half: bool = False) -> str:
         loading.load_weights(network, home / tensors.FILE)  # as others will load them
     golden.write(network, home / golden.FILE)
     results.write(home, recorded)
-    pins = {name: pin(home / name) for name in sorted([*names, golden.FILE])}
-    first_pin = Weights(repo=f"{NAMESPACE}/{entry.name}", files=pins)
+    pins = {name: pinned(home / name) for name in sorted([*names, golden.FILE])}
+    first_pin = Pin(repo=f"{NAMESPACE}/{entry.name}", files=pins)
     weights = entry.weights.followed_by(pins) if entry.weights else first_pin
     lock.put(weights={entry.name: weights}, counts={entry.name: sizes.counts(entry.name)})
     for name in (entry.weights and entry.weights.exports) or ():  # of the weights before, which nothing pins any more
@@ -88,7 +88,7 @@ def release_exports(name: str, **options: Any) -> list[writing.Exported]:
     installed package, and CheckpointError for a model without weights.
     """
     home = paths.writable("cards", name)
-    registry.find(name).pin_to("export")
+    registry.find(name).required_pin("export")
     written = writing.export(name, out=home, **options)
     names = [each.path.name for each in written]
     names += [bin.name for each in written if (bin := each.path.with_suffix(".bin")).exists()]
@@ -97,7 +97,7 @@ def release_exports(name: str, **options: Any) -> list[writing.Exported]:
 
     def with_exports(old: lock.Lock) -> lock.Lock:
         weights = old.weights[name]
-        pins = {**(weights.exports or {}), **{each: pin(home / each) for each in names}}
+        pins = {**(weights.exports or {}), **{each: pinned(home / each) for each in names}}
         return old.model_copy(update={"weights": {**old.weights, name: weights.model_copy(update={"exports": pins})}})
 
     lock.update(with_exports)

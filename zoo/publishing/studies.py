@@ -1,8 +1,8 @@
 """Computes the numbers of the papers' figures and writes them to docs/diagnostics/*.json.
 
 Run it with `python -m zoo.publishing.studies [NAME ...] [--runs DIR]`. For each model whose weights are not published,
-DIR/MODEL must be a run of `rnnzoo train`. The numbers are committed; zoo.publishing.analysis_pages makes pages and pictures
-from them without computing them again.
+DIR/MODEL must be a run of `rnnzoo train`. The numbers are committed; `make generated` makes pages and
+pictures from them without computing them again.
 """
 
 import argparse

@@ -16,7 +16,7 @@ from ..checkpoints.sources import PullOptions, resolve
 from ..errors import CheckpointError, ZooError
 from ..registry import Entry
 from ..registry.metrics import METRICS
-from ..registry.schema import Weights
+from ..registry.schema import Pin
 from ..utils.text import redact
 from . import cards
 from .package import stale
@@ -62,7 +62,7 @@ def verify(
     Raises UnknownNameError, and CheckpointError for a model without weights.
     """
     entry = registry.find(name)
-    checks = _Checks(entry, entry.pin_to("verify"), PullOptions(timeout=timeout, log=log), report)
+    checks = _Checks(entry, entry.required_pin("verify"), PullOptions(timeout=timeout, log=log), report)
     steps = [checks.bytes, checks.config, checks.tensors, checks.parameters, checks.outputs, checks.card]
     steps += [checks.remote] if remote else []
     steps += [checks.metrics] if metrics else []
@@ -81,7 +81,7 @@ class _Checks:
     """The checks of one model. Each check returns its result as text, or raises a ZooError if it fails."""
 
     entry: Entry
-    pin: Weights
+    pin: Pin
     options: PullOptions
     report: Report
 

@@ -16,7 +16,7 @@ from ..errors import CheckpointError, RequestError, UnknownNameError, faults, sh
 from ..utils import paths
 from ..utils.arguments import check_name, flag_of, matching, text_of, texts_of
 from . import index, lock, reader
-from .schema import Config, Dataset, Interface, Model, Paper, Recipe, Registry, Task, Weights
+from .schema import Config, Dataset, Interface, Model, Paper, Pin, Recipe, Registry, Task
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Entry:
     documented: Recipe | None
     """The paper's recipe that `recipe` differs from; None if there is none."""
     papers: dict[str, Paper]
-    weights: Weights | None
+    weights: Pin | None
     """The pin of the model's published checkpoint; None if there is none."""
 
     @property
@@ -39,7 +39,7 @@ class Entry:
         interface = Interface.from_task(self.task)
         return Config(name=self.name, task=self.model.task, architecture=self.model.architecture, interface=interface)
 
-    def pin_to(self, verb: str) -> Weights:
+    def required_pin(self, verb: str) -> Pin:
         """Return the pin of the weights. Raises CheckpointError if there is none. verb: what they are for, such as "push"."""
         if self.weights is None:
             raise CheckpointError(f"{self.name} has no weights to {verb}. To train it: rnnzoo train {self.name}")

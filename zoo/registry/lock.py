@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 from ..errors import RegistryError, faults
 from ..utils import files, paths
 from .metrics import Target
-from .schema import Key, Seq, Sha256, Spec, Text, Weights
+from .schema import Key, Pin, Seq, Sha256, Spec, Text
 from .schema.base import Percent
 
 FILE = ("cards", "lock.json")
@@ -52,7 +52,7 @@ class Lock(Spec):
     """By model: its size."""
     datasets: dict[Key, dict[str, Sha256]] = {}
     """By dataset and file: the digest of the unpacked content, or of the decoded values if several file formats hold them."""
-    weights: dict[Key, Weights] = {}
+    weights: dict[Key, Pin] = {}
     """By model: the pin of its published checkpoint, which has the digest and size of each file."""
     index: Index | None = None
 
@@ -104,6 +104,6 @@ def put(**tables: Mapping[str, Any]) -> bool:
     return update(lambda lock: lock.model_copy(update={k: {**getattr(lock, k), **rows} for k, rows in tables.items()}))
 
 
-def pin(name: str, weights: Weights) -> bool:
+def pin(name: str, weights: Pin) -> bool:
     """Pin a model's checkpoint in cards/lock.json, replacing an older pin. Return False if the file has this pin already."""
     return put(weights={name: weights})

@@ -1,6 +1,7 @@
 """Prepares text for output: Markdown tables, and text without secrets and control characters."""
 
 import json
+import math
 import os
 import re
 import sys
@@ -81,3 +82,10 @@ def _secrets() -> list[str]:
         is_file = client is not None and os.path.isfile(client.constants.HF_TOKEN_PATH)  # a pipe would be waited for
         tokens.append(client.get_token() if client and is_file else None)
     return [token.strip() for token in tokens if token and TOKEN.fullmatch(token.strip())]
+
+
+def significant(value: float) -> str:
+    """Return a number with three significant digits, without an exponent, and with commas between thousands."""
+    if value >= 100 or value == 0:
+        return f"{value:,.0f}"
+    return f"{value:.{max(2 - math.floor(math.log10(value)), 0)}f}"

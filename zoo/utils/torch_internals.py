@@ -1,4 +1,4 @@
-"""The private names of torch that rnnzoo uses, all of them in this file. They were tried with torch 2.13.0.
+"""The private names of torch that `zoo` uses, all of them in this file. They were tried with torch 2.13.0.
 
 torch may change them without notice, and has no public names that do the same. Then only this file has to change.
 """

@@ -21,7 +21,7 @@ from ...utils import files
 from ...utils.arguments import is_pattern, matching
 from .. import configs
 from ..references import SCHEME, Reference
-from . import settings
+from . import client_internals, settings
 from .errors import storage_error
 from .settings import COMMIT
 
@@ -66,9 +66,9 @@ def find(repo: str, name: str, commit: str | None) -> Path | None:
 def lacks(repo: str, name: str, commit: str) -> bool:
     """Return whether the client knows, from an earlier answer of the Hub, that a repository has no file `name` at a commit."""
     settings.constants()
-    from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
+    from huggingface_hub import try_to_load_from_cache
 
-    return try_to_load_from_cache(repo, name, revision=commit) is _CACHED_NO_EXIST
+    return client_internals.means_absent(try_to_load_from_cache(repo, name, revision=commit))
 
 
 def known_commit(repo: str, revision: str) -> str | None:

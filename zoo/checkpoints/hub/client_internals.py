@@ -219,6 +219,13 @@ def says_nothing_to_push(message: str) -> bool:
     return message.startswith("No files have been modified")
 
 
+def means_absent(found: object) -> bool:
+    """Return whether an answer of `try_to_load_from_cache` says that the Hub has no such file: a mark with a private name."""
+    from huggingface_hub import _CACHED_NO_EXIST
+
+    return found is _CACHED_NO_EXIST
+
+
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
     """Switch the client's progress bars off within the block. Uploads draw them on stderr, and no option turns them off."""

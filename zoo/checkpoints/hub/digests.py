@@ -21,7 +21,7 @@ def mismatch(path: Path, file: PinnedFile) -> str | None:
         return f"cannot be read ({error.strerror})"
 
 
-def pin(path: Path) -> PinnedFile:
+def pinned(path: Path) -> PinnedFile:
     """Return the pin of the file at `path`: its sha256 and size."""
     return PinnedFile(sha256=sha256(path), size=path.stat().st_size)
 

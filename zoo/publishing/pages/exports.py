@@ -10,8 +10,8 @@ from ... import registry
 from ...checkpoints import exported, results
 from ...exports.formats import FORMATS, graphs_of
 from ...registry.metrics import METRICS
-from ...utils.text import markdown
-from .speed import measurements, provenance, significant
+from ...utils.text import markdown, significant
+from .speed import measurements, provenance
 
 Measured = Mapping[tuple[str, str], exported.Row]
 """By (model, format): the measurement of the model's file in that format, with float32 weights."""

@@ -4,18 +4,12 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import yaml
-
-from ...checkpoints import leaderboard
+from ...checkpoints import leaderboard, protocol
 from ...registry import load_registry
 from ...utils import paths
-from ...utils.text import capitalised, counted, markdown
-from .speed import significant
+from ...utils.text import capitalised, counted, markdown, significant
 
 PAGE = ("docs", "leaderboard.md")
-PROTOCOL = ("benchmarks", "protocol.yaml")
-YARDSTICK = "lstm"
-"""The cell that every other one is compared with."""
 FEWEST = 8
 """The least number of cells that the tasks compared with one another have in common."""
 
@@ -28,8 +22,7 @@ def pages() -> dict[Path, str]:
 def page() -> str:
     """Return the text of docs/leaderboard.md."""
     tasks = load_registry().all_tasks
-    protocol = paths.path(*PROTOCOL).read_text(encoding="utf-8")
-    settings = yaml.safe_load(protocol)
+    settings = protocol.read()
     parts = [
         "# Leaderboard: every cell under one protocol",
         "Networks with the same number of parameters, trained alike by [one protocol](#the-protocol). A figure is the mean and the "
@@ -46,7 +39,7 @@ def page() -> str:
     ranked = {task: [row for _, row in of_task] for task, of_task in placed.items()}
     common = comparable(ranked)
     if (shared := over_tasks(common)) is not None:
-        missing = [f"`{t}` ({len(ranked.get(t, ()))})" for t in settings["tasks"] if t not in common]
+        missing = [f"`{t}` ({len(ranked.get(t, ()))})" for t in settings.tasks if t not in common]
         gap = f" Tasks on which too few cells were measured are left out: {', '.join(missing)}." if missing else ""
         text = (
             "The rank of each cell among those that were measured on all of these tasks. Cells that are no better than chance "
@@ -58,7 +51,7 @@ def page() -> str:
         title = tasks[task].title
         first = rows[0]
         order = "higher" if first.measure.higher_is_better else "lower"
-        layers = counted(settings["tasks"][task].get("layers", settings["layers"]), "layer")
+        layers = counted(settings.layers_on(task), "layer")
         lost = sum(row.at_chance for row in rows)
         cells = counted(len(rows), "cell") + (f", {lost} of them no better than chance" if lost else "")
         parts.append(
@@ -72,7 +65,7 @@ def page() -> str:
         "reproduces one row. `rnnzoo leaderboard --json` has more of each: `rates`, the lowest validation loss of the first seed at "
         "each learning rate (null if the run diverged); `values`, the test metric of each seed; and `diverged`, the seeds that have "
         "none.",
-        f"```yaml\n{protocol}```",
+        f"```yaml\n{protocol.text()}```",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -113,28 +106,3 @@ def _cells(row: leaderboard.Row) -> tuple[str, ...]:
     numbers = ("-" if value is None else significant(value) for value in (row.seconds, row.step_us))
     rate = "-" if row.rate is None else f"{row.rate:g}"
     return f"`{row.cell}`", f"{row.units:,}", f"{row.parameters:,}", row.text, rate, *numbers
-
-
-def standing(cell: str) -> list[str]:
-    """Return a sentence for each task of the leaderboard on which `cell` was measured.
-
-    The sentence has the rank of `cell` among the cells, its figure, the time of one step, and the same of the LSTM.
-    """
-    sentences = []
-    for task, placed in leaderboard.ranked().items():
-        rows = {row.cell: row for _, row in placed}
-        if (row := rows.get(cell)) is None:
-            continue
-        about = float(f"{statistics.median(each.parameters for _, each in placed):.1e}")
-        place = next(place for place, each in placed if each is row)
-        other = rows.get(YARDSTICK)
-        compared = f" ({YARDSTICK}: {_reached(other)})" if other is not None and cell != YARDSTICK else ""
-        sentences.append(
-            f"Rank {place} of {len(rows)} cells with about {about:,.0f} parameters on "
-            f"{load_registry().all_tasks[task].title}: {_reached(row)}{compared}."
-        )
-    return sentences
-
-
-def _reached(row: leaderboard.Row) -> str:
-    return row.text + ("" if row.step_us is None else f" and {significant(row.step_us)} µs per streamed step")

@@ -1,12 +1,11 @@
 """Writes tables of the times that the programs in benchmarks/ measured. Does not import torch."""
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from ...utils import paths
-from ...utils.text import counted, markdown
+from ...utils.text import counted, markdown, significant
 
 UNITS = {"forward": (1, "s"), "forward + backward": (1, "s"), "streamed step": (1e6, "µs")}
 """By pass of a benchmark: (factor from seconds to the displayed unit, name of that unit)."""
@@ -144,10 +143,3 @@ def _ratios_to_products(rows: Sequence[dict[str, Any]]) -> str:
             texts.append(f"{row['contender']} {' and '.join(f'{ratio:.1f}' for ratio in ratios)}")
     subject = "Time divided by that of the bare matrix products, forward and forward + backward"
     return f"{subject}: {', '.join(texts)}." if texts else ""
-
-
-def significant(value: float) -> str:
-    """Return a number with three significant digits, without an exponent, and with commas between thousands."""
-    if value >= 100 or value == 0:
-        return f"{value:,.0f}"
-    return f"{value:.{max(2 - math.floor(math.log10(value)), 0)}f}"

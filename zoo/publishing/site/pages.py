@@ -15,8 +15,8 @@ from ... import registry
 from ...cells import CELLS, ROWS, cell_class
 from ...diagnostics.base import Result
 from ...errors import DataError
-from ...utils.text import counted
-from .. import atlas, comparison, lattices
+from ...utils.text import counted, significant
+from .. import cell_facts, comparison, lattices
 from ..pages import diagnostics, speed
 from . import analyses, charts, documents, facts, literature, markup, mathml, model_page, papers
 from .charts import Point
@@ -156,7 +156,7 @@ def _cells(site: Site, models: Sequence[ModelFacts]) -> None:
         "cells.html",
         cells=[(name, row, known.get(row.paper), users[name]) for name, row in ROWS.items()],
     )
-    known_cells = {cell.cell: cell for cell in atlas.every_cell()}
+    known_cells = {cell.cell: cell for cell in cell_facts.every_cell()}
     for name, row in ROWS.items():
         text = inspect.getdoc(cell_class(name)) if name in CELLS else None
         site.page(
@@ -216,7 +216,7 @@ def _stack_charts() -> Iterator[tuple[str, Markup, Markup]]:
         bars = []
         for row in rows:
             seconds, is_reference = row["seconds"]["forward"], row["library"] != "rnnzoo"
-            text, colour = f"{speed.significant(seconds)} s", facts.colour(row["cell"])
+            text, colour = f"{significant(seconds)} s", facts.colour(row["cell"])
             bars.append((row["contender"], seconds, text, colour, is_reference))
         title = f"A forward pass of {counted(layers, 'layer')} of {counted(units, 'unit')}"
         chart = charts.bars(bars, max(bar[1] for bar in bars), summary=f"{title}, seconds by contender")
@@ -233,7 +233,7 @@ def _step_charts(program: str, title: str) -> Iterator[tuple[str, Markup, Markup
     for network, group in groupby(by_network, key=lambda row: row["network"]):
         bars, cells = [], []
         for row in sorted(group, key=lambda row: row["seconds"]):
-            name, seconds, text = _plain(row["pass"]), row["seconds"], speed.significant(1e6 * row["seconds"])
+            name, seconds, text = _plain(row["pass"]), row["seconds"], significant(1e6 * row["seconds"])
             is_reference = "by hand" in name or (program == "streams" and name == row["pass"])  # ours have backticks
             bars.append((name, seconds, f"{text} µs", facts.colour(network), is_reference))
             cells.append((name, text))

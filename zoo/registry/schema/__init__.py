@@ -5,12 +5,13 @@ No module here imports torch, so that programs can list and show models without 
 
 from .base import Commit, Key, Seq, Sha256, Spec, Text
 from .data import STREAMS, TASKS, Dataset, Paper, Task
-from .models import Grid, Model, PinnedFile, Registry, Reported, ReportedTable, Study, TaskGrid, Weights
-from .networks import WEIGHTS, Architecture, Config, ConvHead, Embedding, Init, Interface
+from .models import Grid, Model, Pin, PinnedFile, Registry, Reported, ReportedTable, Study, TaskGrid
+from .networks import INITIALISERS, Architecture, Config, ConvHead, Embedding, Init, Interface
 from .recipes import Affine, Augmentation, Elastic, Optimizer, Recipe, Schedule, Stage
 
 __all__ = [
-    "STREAMS", "TASKS", "WEIGHTS", "Affine", "Architecture", "Augmentation", "Commit", "Config", "ConvHead", "Dataset", "Elastic",
-    "Embedding", "Grid", "Init", "Interface", "Key", "Model", "Optimizer", "Paper", "PinnedFile", "Recipe", "Registry", "Reported",
-    "ReportedTable", "Schedule", "Seq", "Sha256", "Spec", "Stage", "Study", "Task", "TaskGrid", "Text", "Weights",
+    "INITIALISERS", "STREAMS", "TASKS", "Affine", "Architecture", "Augmentation", "Commit", "Config", "ConvHead",
+    "Dataset", "Elastic", "Embedding", "Grid", "Init", "Interface", "Key", "Model", "Optimizer", "Paper", "Pin",
+    "PinnedFile", "Recipe", "Registry", "Reported", "ReportedTable", "Schedule", "Seq", "Sha256", "Spec", "Stage",
+    "Study", "Task", "TaskGrid", "Text",
 ]  # fmt: skip

@@ -150,6 +150,12 @@ class Shapes(Spec):
         return f"{counted(self.steps, 'step')} of {self.step_text}"
 
 
+def wrong_count(classes: tuple[str, ...] | None, outputs: int) -> Iterator[str]:
+    """Yield a message if there are names of classes, but not one for each output."""
+    if classes and len(classes) != outputs:
+        yield f"{len(classes)} class names do not fit {outputs} outputs; give one for each output"
+
+
 class Task(Shapes):
     """A learning task on one dataset, with the shapes of the networks for this task."""
 
@@ -181,8 +187,7 @@ class Task(Shapes):
             yield "only a task with target 'class' or 'binary' can have 'classes'"
         if self.target == "binary" and self.readout != "every":
             yield "target 'binary' needs readout 'every'"
-        if self.classes and len(self.classes) != self.outputs:
-            yield f"{len(self.classes)} class names do not fit {self.outputs} outputs; give one for each output"
+        yield from wrong_count(self.classes, self.outputs)
 
     @property
     def absent(self) -> bool:

@@ -11,7 +11,7 @@ from ...cells import cell_row
 from .base import Commit, Count, Key, Layers, Percent, Positive, Rate, Repo, Seq, Sha256, Some, Spec, Text, fraction
 from .blocks import BlockSpec
 from .data import Dataset, Paper, Task
-from .faults import all_faults, fault, refusal
+from .faults import all_faults, refusal
 from .literature import LiteratureTable
 from .networks import Architecture, ConvHead, Embedding, Init, Kernel, Merge
 from .recipes import Recipe
@@ -61,7 +61,7 @@ class PinnedFile(Spec):
     size: Annotated[int, Field(ge=1, le=10**9)]
 
 
-class Weights(Spec):
+class Pin(Spec):
     """The pin of a checkpoint: the digest and the size that each of its files must have, wherever the file comes from."""
 
     repo: Repo
@@ -80,15 +80,14 @@ class Weights(Spec):
         """The files of the checkpoint and its exports."""
         return {**self.files, **(self.exports or {})}
 
-    @model_validator(mode="after")
-    def _all_files(self) -> "Weights":
+    def _problems(self) -> Iterator[str]:
+        yield from super()._problems()
         if not {"model.safetensors", "config.json"} <= set(self.files):
-            raise fault("'files' must pin both model.safetensors and config.json")
-        return self
+            yield "'files' must pin both model.safetensors and config.json"
 
-    def followed_by(self, files: dict[str, PinnedFile]) -> "Weights":
+    def followed_by(self, files: dict[str, PinnedFile]) -> "Pin":
         """Return a pin of new, unpublished `files` in the same repository. The new pin replaces this one."""
-        return Weights(repo=self.repo, replaces=self.revision or self.replaces, files=files)
+        return Pin(repo=self.repo, replaces=self.revision or self.replaces, files=files)
 
 
 class Model(Architecture):
@@ -189,33 +188,24 @@ class Grid(Spec):
             cell_row(cell)
         return self
 
-    @model_validator(mode="after")
-    def _is_not_huge(self) -> "Grid":
+    def _problems(self) -> Iterator[str]:
+        yield from super()._problems()
         axes = (self.cell, self.layers, self.units, self.task, self.bidirectional, self._tagged_variants())
         if (models := math.prod(map(len, axes))) > MAX_MODELS:
-            raise fault(f"the grid has {models:,} models; at most {MAX_MODELS:,} are allowed")
-        return self
-
-    @model_validator(mode="after")
-    def _tables_fit(self) -> "Grid":
+            yield f"the grid has {models:,} models; at most {MAX_MODELS:,} are allowed"
         if self.reported and (self.variants or not any(merge is None for merge in self.bidirectional)):
-            raise fault(
-                "figures in 'reported' are of networks of one direction without a tag, which the grid does not have"
-            )
+            yield "figures in 'reported' are of networks of one direction without a tag, which the grid does not have"
         for table in self.reported:
             for task, rows in table.percent.items():
                 if task not in self.task:
-                    raise fault(
-                        f"{table.table}: the task {task!r} is not among the tasks of the grid: {', '.join(self.task)}"
-                    )
+                    yield f"{table.table}: the task {task!r} is not among the tasks of the grid: {', '.join(self.task)}"
                 for row, figures in rows.items():
                     layers, units = map(int, row.split("x"))
                     if layers not in self.layers or units not in self.units or len(figures) != len(self.cell):
-                        raise fault(
+                        yield (
                             f"{table.table}, {task}: the row {row!r} does not fit the grid: its layers and units must be "
                             f"those of the grid, and it needs {len(self.cell)} figures, one for each cell, not {len(figures)}"
                         )
-        return self
 
 
 class Study(Spec):

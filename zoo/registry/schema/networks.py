@@ -1,6 +1,7 @@
 """Architectures, and config.json, which describes a whole network: an architecture with the shapes of a task."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -9,20 +10,20 @@ from ...cells import FEEDFORWARD, ROWS, cell_row
 from ...cells.rows import Number
 from .base import Count, Key, Layers, Rate, Seq, Some, Spec, Text
 from .blocks import BlockSpec, FeedForwardSpec
-from .data import Shapes, Task
+from .data import Shapes, Task, wrong_count
 from .faults import fault
 
-WEIGHTS = ("zero", "orthogonal", "identity", "glorot-uniform", "lecun-uniform", "he-uniform", "he-normal")
+INITIALISERS = ("zero", "orthogonal", "identity", "glorot-uniform", "lecun-uniform", "he-uniform", "he-normal")
 
 
 def _check_weight_init(name: str) -> str:
-    """Return `name` if it names an initialiser: one of WEIGHTS, `uniform-R` on [-R, R], or `normal-S` of standard deviation S.
+    """Return `name` if it names an initialiser: one of INITIALISERS, `uniform-R` on [-R, R], or `normal-S` of standard deviation S.
 
     Raises PydanticCustomError for another name.
     """
-    if name in WEIGHTS or re.fullmatch(r"(uniform|normal)-\d{1,6}(\.\d+)?(e-\d+)?", name):
+    if name in INITIALISERS or re.fullmatch(r"(uniform|normal)-\d{1,6}(\.\d+)?(e-\d+)?", name):
         return name
-    raise fault(f"unknown initialiser {name!r}; known: {', '.join(WEIGHTS)}, uniform-R, normal-S")
+    raise fault(f"unknown initialiser {name!r}; known: {', '.join(INITIALISERS)}, uniform-R, normal-S")
 
 
 SPELLING = re.compile(
@@ -231,11 +232,9 @@ class Interface(Shapes):
     classes: Seq[Text] | None = None
     """Names of the outputs; () for outputs without names, None for the class names of the task in the registry."""
 
-    @model_validator(mode="after")
-    def _a_name_for_each_class(self) -> "Interface":
-        if self.classes and len(self.classes) != self.outputs:
-            raise fault(f"{len(self.classes)} class names do not fit {self.outputs} outputs; give one for each output")
-        return self
+    def _problems(self) -> Iterator[str]:
+        yield from super()._problems()
+        yield from wrong_count(self.classes, self.outputs)
 
     @classmethod
     def from_task(cls, task: Task) -> "Interface":

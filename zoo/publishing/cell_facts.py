@@ -12,10 +12,10 @@ import numpy as np
 from .. import registry
 from ..cells import CELLS, cell_class, cell_row
 from ..cells.properties import PROPERTIES, cells_with, properties_of
+from ..checkpoints import leaderboard
 from ..registry.index import Summary
 from ..registry.schema import Architecture, Config, Interface, Paper
 from ..utils.text import markdown
-from .pages import leaderboard
 
 TERMS = ("n^2", "n d", "n", "d", "1")
 """Terms of the formula for the number of parameters of one layer of n units, which reads d features."""
@@ -91,7 +91,7 @@ def _network(cell: str, units: int, features: int) -> tuple[int, tuple[str, ...]
 
     architecture = Architecture(cell=cell, layers=1, units=units)
     interface = Interface(input=(features,), steps=1, outputs=1, readout="last")
-    (layer,) = meta_network(Config(name="cell", task="none", architecture=architecture, interface=interface)).layers
+    (layer,) = meta_network(Config(name="cell", architecture=architecture, interface=interface)).layers
     return sum(p.numel() for p in layer.parameters()), layer.forward_direction.cell.states
 
 
