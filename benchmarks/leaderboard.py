@@ -109,7 +109,7 @@ def parameters(config: Config) -> int:
 
 
 def run(entry: Entry, folder: Path, rate: float, seed: int) -> results.Training:
-    """Train to `folder`, unless the run there is finished, and return its course. If it diverged, `diverged` is set."""
+    """Train to `folder`, unless the run there is finished, and return its training. If it diverged, `diverged` is set."""
     overrides = {"optimizer": {"name": "adam", "lr": rate}, "seed": seed}
     earlier = results.read(folder).training if folder.is_dir() else None
     if earlier is not None and (earlier.diverged or earlier.finished):
@@ -140,19 +140,21 @@ def measure(protocol: Protocol, cell: str, task: str, runs: Path) -> leaderboard
     first = protocol.seeds[0]
     losses: dict[float, float | None] = {}
     for rate in protocol.rates:
-        course = run(entry, folder(rate, first), rate, first)
-        losses[rate] = None if course.diverged or course.best is None else course.best.validation_loss
+        training = run(entry, folder(rate, first), rate, first)
+        losses[rate] = None if training.diverged or training.best is None else training.best.validation_loss
     known = {rate: loss for rate, loss in losses.items() if loss is not None}
     shown: dict[str, Any] = {}
     if known:
         best = min(known, key=known.__getitem__)
-        courses = {seed: run(entry, folder(best, seed), best, seed) for seed in protocol.seeds}
-        values = {seed: None if course.diverged else tested(folder(best, seed)) for seed, course in courses.items()}
+        trainings = {seed: run(entry, folder(best, seed), best, seed) for seed in protocol.seeds}
+        values = {
+            seed: None if training.diverged else tested(folder(best, seed)) for seed, training in trainings.items()
+        }
         kept = {seed: value for seed, value in values.items() if value is not None}
         shown = {
-            "rate": best, "values": tuple(kept.values()), "diverged": tuple(seed for seed in courses if seed not in kept),
+            "rate": best, "values": tuple(kept.values()), "diverged": tuple(seed for seed in trainings if seed not in kept),
             "step_us": step_us(folder(best, first)),
-            "seconds": round(sum(courses[seed].history[-1].seconds for seed in kept or [first]) / len(kept or [first]), 1),
+            "seconds": round(sum(trainings[seed].history[-1].seconds for seed in kept or [first]) / len(kept or [first]), 1),
         }  # fmt: skip
     examples = training_examples(entry)
     updates = entry.recipe.epochs * (examples // entry.recipe.batch_size)

@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from zoo.cells.colours import CELL_COLOURS
 from zoo.diagnostics.benchmark import FORWARD, TRAINING
 from zoo.utils.figures import STYLE, add_caption
+from zoo.utils.text import counted
 
 from .common import FOLDER
 from .scaling import BASE, VALUES
@@ -110,7 +111,7 @@ def linear(data: dict[str, Any]) -> Figure:
 
 def _machine(data: dict[str, Any]) -> str:
     cpu, threads, version, date = (data["machine"][key] for key in ("cpu", "threads", "torch", "date"))
-    return f"{cpu}, {threads} thread{'s' if threads > 1 else ''}, torch {version}, {date}."
+    return f"{cpu}, {counted(threads, 'thread')}, torch {version}, {date}."
 
 
 def draw(folder: Path) -> list[Path]:

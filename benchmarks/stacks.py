@@ -22,9 +22,9 @@ STEPS, BATCH = 784, 100
 PEER = {"star": "torchrecurrent", "lstm": "torch"}
 
 
-def field(cell: str, layers: int, units: int, steps: int = STEPS) -> list[Contender]:
+def field(cell: str, layers: int, units: int) -> list[Contender]:
     """Return the contenders of one cell and size. All sizes at once would need more memory than small machines have."""
-    config, peer = stack(cell, layers, units, steps), [PEER[cell]]
+    config, peer = stack(cell, layers, units, STEPS), [PEER[cell]]
     in_float32 = [*ours(config), *peers(config, peer, (False, True)), *products(config)]
     return [*in_float32, *reduced([ours(config)[0], *peers(config, peer)])]
 

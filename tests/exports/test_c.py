@@ -74,6 +74,11 @@ def one(net: Network | str, format: str, folder: Path, quantize: str | None = No
     return written
 
 
+def rounded(net: Network, quantize: str | None) -> Network:
+    """The network whose logits a file has."""
+    return (quantized if quantize else frozen)(net)
+
+
 def program(folder: Path, compiler: str, include: Path, body: str) -> list[float]:
     """Compile and run a C program that prints numbers, without a warning; return the numbers."""
     source = folder / "main.c"
@@ -140,11 +145,11 @@ def test_every_cell(case: str, format: str, quantize: str | None, tmp_path: Path
     written = one(net, format, tmp_path, quantize)
     runtime = (CRuntime if format == "c" else WasmRuntime)(written.path, net, "step")
     x, lengths = 0.3 * normal(3, 40, 1 + place % 3).float(), torch.tensor([40, 1, 23])
-    rounded = quantized(net, quantize)
-    expected = golden.exact(rounded)(x.double(), lengths)
+    stored = rounded(net, quantize)
+    expected = golden.exact(stored)(x.double(), lengths)
     scale = expected.abs().max().clamp(min=1)
-    rounded.backend = "plain"
-    assert (rounded(x, lengths) - expected).abs().max() < 5e-6 * scale  # else float32 itself could not tell
+    stored.backend = "plain"
+    assert (stored(x, lengths) - expected).abs().max() < 5e-6 * scale  # else float32 itself could not tell
     assert (runtime.sequence(x, lengths)[0] - expected).abs().max() < 1e-5 * scale
 
 
@@ -158,11 +163,11 @@ def test_a_header_is_c99_without_warnings(compiler: str, tmp_path: Path) -> None
         path = one(net, "c", tmp_path, quantize).path
         steps = "small_init(&state); for (i = 0; i < 3; i++) small_step(&state, x + 2 * i, logits);"
         logits = program(tmp_path, compiler, path, body.replace("int i; ", f"int i; {steps} "))
-        torch.testing.assert_close(torch.tensor(logits), quantized(net, quantize)(x)[0], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(torch.tensor(logits), rounded(net, quantize)(x)[0], rtol=1e-5, atol=1e-5)
         path = one(words, "c", tmp_path, quantize).path
         calls = "small_state state; small_init(&state); small_step(&state, 3, logits); small_step(&state, 1, logits);"
         logits = program(tmp_path, compiler, path, printed(calls, 4))
-        expected = quantized(words, quantize)(torch.tensor([[3, 1]]))[0]
+        expected = rounded(words, quantize)(torch.tensor([[3, 1]]))[0]
         torch.testing.assert_close(torch.tensor(logits), expected, rtol=1e-5, atol=1e-5)
 
 
@@ -435,7 +440,7 @@ SECTIONS {
 @pytest.mark.skipif(shutil.which("qemu-system-arm") is None, reason="needs qemu-system-arm")
 @pytest.mark.parametrize(("name", "quantize"), [("rnn-1x128-mnist-rows", None), ("gru-1x128-mnist-rows", "int8")])
 def test_a_cortex_m4_with_256_kb(name: str, quantize: str | None, tmp_path: Path) -> None:
-    net = quantized(load(name, device="cpu"), quantize)
+    net = rounded(load(name, device="cpu"), quantize)
     x: Tensor = golden.example_input(net)[0][:1]
     values = {
         "header": one(name, "c", tmp_path, quantize).path, "name": re.sub(r"\W", "_", name), "steps": x.shape[1],

@@ -15,6 +15,7 @@ from zoo.checkpoints import results
 from zoo.networks import golden
 from zoo.publishing import lattices, package
 from zoo.publishing.new_zoo import FILES, MODEL
+from zoo.publishing.starters import PICTURE
 from zoo.registry import lock, reader
 from zoo.registry.schema import Pin
 from zoo.training.evaluation import evaluate, record
@@ -102,7 +103,7 @@ def test_a_new_zoo_trains_releases_verifies_and_can_be_pushed(
     code, out, _ = run("verify", MODEL, "--metrics", "--json")
     assert (code, json.loads(out)[0]["ok"]) == (0, True)
     sent = package.pack(registry.find(MODEL)).files
-    assert {"README.md", "model.safetensors", "results.json", lattices.PICTURE} <= set(sent)
+    assert {"README.md", "model.safetensors", "results.json", PICTURE} <= set(sent)
 
     released = {path: path.read_bytes() for path in (new_zoo / "cards").rglob("*") if path.is_file()}
     with monkeypatch.context() as patched:

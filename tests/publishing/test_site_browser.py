@@ -14,6 +14,7 @@ import torch
 from browsing import CHROMIUM, FORECAST, HEADLINE, LIVE, MUSIC, SPEECH, Visit
 
 from zoo import examples, generate, load, registry
+from zoo.networks.frozen import frozen
 from zoo.networks.quantize import quantized
 from zoo.publishing.site import live, pages
 
@@ -41,7 +42,7 @@ def inputs_of(name: str, count: int = 20) -> tuple[list[Any], torch.Tensor]:
     entry = registry.find(name)
     network = load(name, device="cpu")
     size = sum(4 * parameter.numel() for parameter in network.parameters())
-    exact = quantized(network, None if size <= live.FLOAT_BYTES else "int8").eval()
+    exact = (frozen if size <= live.FLOAT_BYTES else quantized)(network).eval()
     generator = random.Random(0)
     if entry.task.vocabulary:
         words = [*network.tokenizer.words[2:], "zzyzx", "Don't", "1816,", "cafe\u0301s"]
@@ -276,7 +277,7 @@ def test_a_text_goes_on_as_in_python(folder: Path, browser: Any) -> None:
     page.fill("#temperature", "0")
     page.click("[data-do=run]")
     page.wait_for_function("document.querySelector('.now').textContent.startsWith('Next')")
-    network = quantized(load(name, device="cpu"), "int8").eval()
+    network = quantized(load(name, device="cpu")).eval()
     assert page.text_content(".written") == generate(network, prompt="ROMEO:\nI love", length=60, temperature=0)
     page.fill("#temperature", "1.5")
     page.click("[data-do=run]")

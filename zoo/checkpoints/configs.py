@@ -2,12 +2,9 @@
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from ..errors import CheckpointError, faults
+from ..errors import CheckpointError
 from ..registry.schema import Config
-from ..utils import files
-from ..utils.text import refuse_repeats
+from . import strict_json
 
 FILE, VOCABULARY, GOLDEN, CARD = "config.json", "vocabulary.txt", "check.safetensors", "README.md"
 """Names of a checkpoint's files besides model.safetensors. GOLDEN holds recorded outputs, which `rnnzoo verify` compares."""
@@ -17,21 +14,11 @@ MAX_VOCABULARY_BYTES = 10_000_000
 
 def read(path: Path) -> Config:
     """Return the content of a config.json. Raises CheckpointError if the file is missing or invalid."""
-    try:
-        content = files.read_regular(path, MAX_BYTES)
-        config = Config.model_validate_json(content)
-        refuse_repeats(content)
-        return config
-    except FileNotFoundError as error:
+    if not path.exists():
         runs = sorted(run.parent.name for run in path.parent.glob(f"seed-*/{FILE}"))
         hint = f" It holds the runs {', '.join(runs[:3])}{' ...' if len(runs) > 3 else ''}: choose one." if runs else ""
-        raise CheckpointError(f"{path.parent} is not a checkpoint: it has no {FILE}.{hint}") from error
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
-    except ValidationError as error:
-        raise CheckpointError(f"{path}: not a valid config.json: {faults(error)}.") from error
-    except ValueError as error:
-        raise CheckpointError(f"{path}: not a valid config.json: {error}.") from error
+        raise CheckpointError(f"{path.parent} is not a checkpoint: it has no {FILE}.{hint}")
+    return strict_json.read(path, Config, MAX_BYTES)
 
 
 def must_agree(config: Config, registered: Config, path: Path) -> None:

@@ -9,14 +9,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from ..errors import CheckpointError, faults
 from ..registry.metrics import Metric
 from ..registry.schema import Recipe, Seq, Sha256, Spec, Text
 from ..utils import files, paths
-from ..utils.text import counted, refuse_repeats
-from . import tensors
+from ..utils.text import counted
+from . import strict_json, tensors
 
 FILE = "results.json"
 MAX_BYTES = 50_000_000
@@ -220,17 +219,7 @@ def read_current(folder: Path) -> tuple[Results, str | None]:
 
 def parse(path: Path) -> Results:
     """Return the content of a results.json. Raises CheckpointError if the file is missing or damaged."""
-    try:
-        content = files.read_regular(path, MAX_BYTES)
-        found = Results.model_validate_json(content)
-        refuse_repeats(content)
-        return found
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
-    except ValidationError as error:
-        raise CheckpointError(f"{path}: not a valid results.json: {faults(error)}.") from error
-    except ValueError as error:  # a name that occurs twice
-        raise CheckpointError(f"{path}: not a valid results.json: {error}.") from error
+    return strict_json.read(path, Results, MAX_BYTES)
 
 
 def for_model(name: str) -> Results:

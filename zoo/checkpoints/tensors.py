@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CheckpointError
 from ..utils import files
-from ..utils.text import refuse_repeats
+from .strict_json import refuse_repeats
 
 if TYPE_CHECKING:
     from torch import Tensor

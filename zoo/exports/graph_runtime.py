@@ -20,8 +20,6 @@ class GraphRuntime(ABC):
         self.kind, self.interface = kind, network.interface
         self.inputs, self.outputs = tuple(described.inputs), described.outputs
         self.states = {name: described.inputs[name] for name in self.inputs if f"new_{name}" in self.outputs}
-        parts = described.inputs.get("lengths")
-        self.parts = 1 if parts is None or parts.dim() == 1 else parts.shape[1]
 
     @abstractmethod
     def run(self, inputs: dict[str, Tensor]) -> Sequence[Tensor]:

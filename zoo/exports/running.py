@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..networks.base import ConfiguredModule
+from ..networks.frozen import frozen
 from ..networks.network import Network
 from ..networks.quantize import check_quantize, quantized
 from .base import Runtime
@@ -47,7 +48,7 @@ def running(network: Network, runtime: str, quantize: str | None = None) -> Iter
     """
     check_quantize(quantize)
     if runtime == "torch":
-        yield quantized(network, quantize).to(network.device)
+        yield (quantized if quantize else frozen)(network).to(network.device)
         return
     with tempfile.TemporaryDirectory() as folder:
         (written,) = export(network, runtime, out=Path(folder), quantize=quantize)

@@ -14,7 +14,7 @@ from ..checkpoints.references import Reference
 from ..checkpoints.sources import resolve
 from ..errors import ExportError, RequestError, first_line, shown
 from ..networks.base import unwrapped
-from ..networks.frozen import check_finite
+from ..networks.frozen import check_finite, frozen
 from ..networks.network import Network
 from ..networks.pretrained import assemble
 from ..networks.quantize import check_quantize, quantized
@@ -77,7 +77,7 @@ def export(
         network = model if isinstance(model, Network) else assemble(checkpoint, device="cpu", allow_large=True)  # type: ignore[arg-type]
         check_finite(network)
         sha256 = checkpoint.weights_sha256 if checkpoint else _weights_sha256(network)
-        fixed = quantized(network, quantize).float()
+        fixed = (quantized if quantize else frozen)(network).float()
         reference = fixed if quantize else network
         origins = provenance(config, sha256, quantize, origin)
         written = []

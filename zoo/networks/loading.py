@@ -50,11 +50,11 @@ def load(
         fresh = build(
             config, device=device, dtype=None if quantize else dtype, seed=seed, allow_large=allow_large
         ).eval()
-        return fresh if quantize is None else quantized(fresh, quantize).to(fresh.device, target_dtype)
+        return fresh if quantize is None else quantized(fresh).to(fresh.device, target_dtype)
     resolved, stored = sources.resolve(Reference.parse(name_or_path, revision)), None if quantize else dtype
     network: Network = assemble(resolved, device=device, dtype=stored, allow_large=allow_large)
     if quantize is not None:  # the weights are rounded as they are stored, then converted
-        network = quantized(network, quantize).to(network.device, target_dtype)
+        network = quantized(network).to(network.device, target_dtype)
     if classes is not None:
         network.reset_head(classes)
     return network

@@ -35,19 +35,17 @@ def dequantize_rows(
 
 
 @torch.no_grad()
-def quantized(network: Network, quantize: str | None = "int8") -> Network:
+def quantized(network: Network) -> Network:
     """Return a frozen copy of a network (see `frozen`) whose weights are rounded to the values of 8-bit weights.
 
-    Every tensor of two dimensions or more is rounded row by row: projections, embedding and head; vectors stay. With
-    quantize=None nothing is rounded. Raises RequestError for any other value, and CheckpointError for weights that are not finite.
+    Every tensor of two dimensions or more is rounded row by row: projections, embedding and head; vectors stay. Raises
+    CheckpointError for weights that are not finite.
     """
-    check_quantize(quantize)
     copied = frozen(network)
-    if quantize is not None:
-        check_finite(network)
-        for parameter in copied.parameters():
-            if parameter.dim() > 1:
-                parameter.copy_(dequantize_rows(*quantize_rows(parameter.float())))  # float16 lacks small scales
+    check_finite(network)
+    for parameter in copied.parameters():
+        if parameter.dim() > 1:
+            parameter.copy_(dequantize_rows(*quantize_rows(parameter.float())))  # float16 lacks small scales
     return copied
 
 

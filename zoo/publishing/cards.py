@@ -22,7 +22,7 @@ from . import babi_stories
 from .training_text import recipe_text, training_text
 
 LICENSE = "apache-2.0"
-LOSS = 0.003
+LARGEST_DROP = 0.003
 """A card warns if another runtime or 8-bit weights lose more accuracy than this (a fraction: 0.003 is 0.3 points)."""
 GROWTH = 1.1
 """A card warns if an error or a negative log-likelihood is more than this many times that of float32 in torch."""
@@ -277,13 +277,13 @@ def runtime_text(evaluation: RuntimeEvaluation) -> str:
 def _beside(evaluation: RuntimeEvaluation, full: Evaluation) -> str:
     """Return the command, the number of examples and the date of a measurement in another runtime or with rounded weights.
 
-    full: the figure of the same weights in float32 in torch. If the value is much worse (see LOSS and GROWTH), the text warns.
+    full: the figure of the same weights in float32 in torch. If the value is much worse (see LARGEST_DROP and GROWTH), the text warns.
     """
     warning = ""
     if not METRICS[full.metric].higher_is_better:
         if evaluation.value > GROWTH * full.value:
             warning = f"; **{evaluation.value / full.value:.3g} times the value in float32**"
-    elif full.value - evaluation.value > LOSS:
+    elif full.value - evaluation.value > LARGEST_DROP:
         warning = f"; **{100 * (full.value - evaluation.value):.2f} points less**"
     return f"`{evaluation.command}`, {evaluation.n:,} examples, {evaluation.date}{warning}"
 

@@ -32,6 +32,7 @@ from .pages import (
     speed,
     tasks,
 )
+from .starters import PICTURE
 
 TEMPLATES = ("README.md", "docs/cells.md", "docs/export.md", "docs/models.md", "docs/speed.md")
 """Pages that people write, with generated parts."""
@@ -123,7 +124,7 @@ def stale_pictures() -> dict[Path, tuple[drawing.TitledResults, str]]:
     pictures = diagnostics.pictures() if paths.is_checkout() else {}
     for name in registry.list_models(pretrained=True):
         if content := lattices.picture(name):
-            pictures[paths.path("cards", name, lattices.PICTURE)] = content, "maps"
+            pictures[paths.path("cards", name, PICTURE)] = content, "maps"
     return {path: picture for path, picture in pictures.items() if drawing.is_stale(path, picture[0])}
 
 

@@ -13,8 +13,9 @@ from ..diagnostics.drawing import TitledResults
 from ..registry import Entry
 from ..utils import files, paths
 from ..utils.text import counted
+from .starters import PICTURE
 
-FILE, PICTURE = "lattice.json", "lattice.png"
+FILE = "lattice.json"
 RUNS, STEPS = 100, 28
 """The number of random networks in a card's lattice, and the number of time steps (at most the number of the task's)."""
 

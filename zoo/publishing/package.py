@@ -88,8 +88,9 @@ def _card_and_results(entry: Entry) -> dict[str, bytes]:
     Raises CheckpointError if one of the files cannot be read or is out of date.
     """
     from . import lattices
+    from .starters import PICTURE
 
-    pictures = () if lattices.stored(entry.name) is None else (lattices.FILE, lattices.PICTURE)
+    pictures = () if lattices.stored(entry.name) is None else (lattices.FILE, PICTURE)
     folder = paths.path("cards", entry.name)
     try:
         content = {name: (folder / name).read_bytes() for name in (configs.CARD, results.FILE, *pictures)}

@@ -18,6 +18,7 @@ from ..registry.metrics import METRICS
 from ..registry.schema import Pin
 from ..utils import files, paths
 from . import cards, lattices
+from .starters import PICTURE
 
 NAMESPACE = "rnnzoo"
 """The Hub's organisation in a model's first pin."""
@@ -112,8 +113,8 @@ def write_card(name: str) -> Path:
     """
     path = paths.writable("cards", name, configs.CARD)
     content = lattices.picture(name)
-    if content is not None and drawing.is_stale(path.with_name(lattices.PICTURE), content):
-        drawing.draw(content, "maps", path.with_name(lattices.PICTURE))
+    if content is not None and drawing.is_stale(path.with_name(PICTURE), content):
+        drawing.draw(content, "maps", path.with_name(PICTURE))
     files.atomic_write(path, cards.render(registry.find(name)).encode())
     return path
 

@@ -276,7 +276,7 @@ class TrainingRun:
         begun = previous is not None and bool(previous.history)
         self._read_state(begun)
         if self.step > 0 and previous is not None:
-            self._continue_course(previous)
+            self._continue_history(previous)
         elif not begun or (self.out / state.FILE).exists():  # results of a first epoch whose state was not written
             self.save()
         else:
@@ -300,7 +300,7 @@ class TrainingRun:
                 f"{self.out} has weights, but no state to continue from. Choose another --out, or remove the folder."
             )
 
-    def _continue_course(self, previous: results.Training) -> None:
+    def _continue_history(self, previous: results.Training) -> None:
         """Take from `previous`, the results so far, what the state lacks: divergence, threads, and the devices used so far."""
         self.diverged, self.threads = (previous.diverged, previous.diverged_step), previous.threads
         last_device = previous.device.rpartition(", then ")[2]

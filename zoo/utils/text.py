@@ -1,11 +1,9 @@
 """Prepares text for output: Markdown tables, and text without secrets and control characters."""
 
-import json
 import math
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
@@ -44,17 +42,6 @@ def size_text(count: int) -> str:
         if count >= scale:
             return f"{count / scale:.1f} {unit}"
     return f"{count} B"
-
-
-def refuse_repeats(content: bytes) -> None:
-    """Raise ValueError if an object in JSON `content` has a name twice; a reader would silently drop one of the values."""
-    json.loads(content, object_pairs_hook=_without_repeats)
-
-
-def _without_repeats(pairs: list[tuple[str, object]]) -> None:
-    names = [name for name, _ in pairs]
-    if len(set(names)) != len(names):
-        raise ValueError(f"{Counter(names).most_common(1)[0][0]!r} occurs twice")
 
 
 def redact(text: str) -> str:

@@ -11,7 +11,7 @@ from ...registry import load_registry
 from ...registry.metrics import METRICS
 from ...registry.schema import Dataset, Task
 from ...utils import paths
-from ...utils.text import markdown
+from ...utils.text import counted, markdown
 from .speed import measurements, provenance
 
 PAGE = ("docs", "tasks.md")
@@ -91,7 +91,7 @@ def _forecast(name: str, task: Task) -> str:
     for model, e in figures:
         link = f"[`{model}`](../cards/{model}/README.md)"
         rows.append((link, *(METRICS[e.metric].text(e.by_horizon[str(h)]) for h in task.horizons)))
-    header = (f"`{name}`, normalised RMSE", *(f"{h} step{'s' * (h > 1)}" for h in task.horizons))
+    header = (f"`{name}`, normalised RMSE", *(counted(h, "step") for h in task.horizons))
     return markdown(header, rows)
 
 

@@ -12,6 +12,8 @@ WIDTH, HEIGHT = 480, 290
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 14, 44
 MOST_POINTS = 200
 """Most points of a curve, which is 400 pixels wide."""
+TICKS = 6
+"""About how many values an axis has."""
 LEVELS = 12
 """Number of shades of each colour of a heat map."""
 DECADES = 4
@@ -44,13 +46,13 @@ class Scale:
         low, high, value = (math.log10(v) if self.log else v for v in (self.low, self.high, value))
         return self.start + (self.end - self.start) * (value - low) / ((high - low) or 1.0)
 
-    def ticks(self, most: int = 6) -> list[float]:
-        """Return about `most` round values from `low` to `high`, or powers of ten on a logarithmic scale."""
+    def ticks(self) -> list[float]:
+        """Return about TICKS round values from `low` to `high`, or powers of ten on a logarithmic scale."""
         if self.log:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
-            decades = [10.0**power for power in range(first, last + 1, max(1, math.ceil((last - first + 1) / most)))]
+            decades = [10.0**power for power in range(first, last + 1, max(1, math.ceil((last - first + 1) / TICKS)))]
             return decades if len(decades) > 1 else [self.low, self.high]
-        step = nice((self.high - self.low) / max(most - 1, 1))
+        step = nice((self.high - self.low) / (TICKS - 1))
         first = math.ceil(self.low / step - 1e-9)
         return [round(step * i, 12) for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
 

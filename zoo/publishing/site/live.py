@@ -31,6 +31,7 @@ from ...exports.c import Node, Traces, WasmRuntime, write_header, write_inspecte
 from ...exports.check import check
 from ...exports.formats import FORMATS, why_not
 from ...exports.writing import provenance
+from ...networks.frozen import frozen
 from ...networks.pretrained import assemble
 from ...networks.quantize import quantized
 from ...registry import Entry
@@ -235,7 +236,11 @@ def _script(job: tuple[str, str, str]) -> tuple[bytes, bytes | None]:
         modules: list[dict[str, Any]] = []
         for part, each in steps.items():
             written = Job(
-                quantized(each, quantize).float(), "step", Path(folder) / "model.wasm", made, quantize=quantize
+                (quantized if quantize else frozen)(each).float(),
+                "step",
+                Path(folder) / "model.wasm",
+                made,
+                quantize=quantize,
             )
             gates = write_inspected(written, TRACES)
             try:
