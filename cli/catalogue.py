@@ -241,6 +241,8 @@ def show(name: Address, timeout: Timeout = None, as_json: AsJson = False) -> Non
     try:
         reference = Reference.parse(name)
     except UnknownNameError:
+        if name in registry.load_registry().all_tasks:
+            raise RequestError(f"{name} is a task: rnnzoo list --task {name}") from None
         raise registry.unknown_model(name, more=CELLS) from None
     data, text = describe(reference, timeout)
     emit(data, as_json, text)

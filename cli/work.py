@@ -250,7 +250,7 @@ def _train_one(
         )
         summary = f"{folder}: {training.progress}, {best}"
         emit({"folder": str(folder), **training.model_dump(mode="json")}, as_json, summary)
-        say(f"Next: rnnzoo eval {shlex.quote(str(folder))}")
+        say(f"Next: rnnzoo eval {shlex.quote(str(folder))} --record")
 
 
 def _say_if_slow(device: str | None) -> None:

@@ -1,7 +1,7 @@
 """Every cell against its equations (tests/reference.py), against torch's own layers, and under torch's transforms."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import reference
@@ -25,6 +25,7 @@ from torch.func import functional_call, grad, vmap
 from torch.overrides import TorchFunctionMode
 
 from zoo.cells import CELLS
+from zoo.cells.base import Cell
 from zoo.cells.projections import Projection
 from zoo.networks.network import Network
 
@@ -59,8 +60,20 @@ def compare_with_reference(case: str, net: Network, x: Tensor) -> None:
     same(gradients(score([outputs, *final[0]]), of), gradients(score([expected, *expected_final]), of))
 
 
-def test_every_cell_has_a_reference() -> None:
-    assert set(reference.REFERENCES) == set(CELLS)
+@pytest.mark.parametrize("table", ["REFERENCES", "GATES"])
+def test_every_cell_has_a_reference(table: str) -> None:
+    rows = getattr(reference, table).keys()
+    assert rows == CELLS.keys(), (
+        f"{table} in tests/reference.py lacks {CELLS.keys() - rows}, and has {rows - CELLS.keys()} too many"
+    )
+
+
+def test_a_memory_gate_is_one_of_the_inputs() -> None:
+    with pytest.raises(TypeError, match=r"Wrong\.memory_gates names r, which Wrong\.inputs lacks"):
+
+        class Wrong(Cell):
+            inputs = ("z",)
+            memory_gates: ClassVar = {"r": +1}
 
 
 @each_case_in_each_form

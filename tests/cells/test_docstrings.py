@@ -27,6 +27,7 @@ def first_author(paper: Paper) -> str:
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_cell_cites_its_paper_with_the_year_of_sources_yaml(cell: str) -> None:
     papers = load_registry().papers
+    assert CELLS[cell].paper in papers, f"add the paper {CELLS[cell].paper!r} to sources.yaml"
     author = first_author(papers[CELLS[cell].paper])
     years = {paper.year for paper in papers.values() if first_author(paper) == author}
     module = Path(inspect.getfile(cell_class(cell))).read_text(encoding="utf-8")

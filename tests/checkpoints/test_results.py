@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from dataclasses import replace
 
 import pytest
@@ -9,11 +10,13 @@ import torch
 from helpers import flip
 
 from zoo import load, registry
-from zoo.checkpoints import results, tensors
+from zoo.checkpoints import configs, results, tensors
 from zoo.errors import CheckpointError
 from zoo.publishing import cards, comparison, generated
 from zoo.publishing.comparison import Row
 from zoo.publishing.pages import measured as measured_page
+from zoo.registry import lock
+from zoo.registry.schema import Pin
 from zoo.training.trainer import train
 from zoo.utils import paths
 from zoo.utils.files import sha256
@@ -261,10 +264,25 @@ def test_a_figure_replaces_only_its_own():
 
 
 def test_pictures_can_be_stale_too(monkeypatch):
-    monkeypatch.setattr(generated, "outputs", dict)
+    monkeypatch.setattr(generated, "outputs", lambda counts: {})
     monkeypatch.setattr(generated, "stale_drawings", dict)
     monkeypatch.setattr(generated, "stale_pictures", lambda: {"a.png": ()})
     assert generated.stale() == ["a.png"]
+
+
+def test_pins_that_are_made_while_files_are_generated_stay(tmp_path, monkeypatch):
+    file = {"sha256": "a" * 64, "size": 1}
+    pin = Pin(repo="o/n", files={tensors.FILE: file, configs.FILE: file})
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["generated"])
+    monkeypatch.setattr(generated, "tables", lambda: lock.pin("first", pin) and {"counts": {}})
+    monkeypatch.setattr(generated, "outputs", lambda counts: lock.pin("second", pin) and {})
+    for name in ("stale_drawings", "stale_pictures"):
+        monkeypatch.setattr(generated, name, dict)
+    lock.load_lock()
+    assert generated.main() == 0
+    assert lock.read(paths.path(*lock.FILE)).weights.keys() == {"first", "second"}
+    registry.clear_caches()
 
 
 def test_figures_of_other_weights_are_left_out_in_every_runtime():

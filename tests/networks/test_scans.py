@@ -88,6 +88,19 @@ def _as_tensors(net: Network) -> None:
         recurrent.weight = weight
 
 
+def test_layers_are_alike_that_made_the_same_function_each() -> None:
+    net = network(layers=3)
+    x = batch(net)
+    expected = net(x)
+    for layer in net.layers:
+        layer.forward_direction.cell.squashing = (lambda: lambda value: value)()
+    net.backend = "fused"
+    same(net(x), expected)
+    net.layers[1].forward_direction.cell.squashing = lambda value: -value
+    with pytest.raises(RequestError, match="No fused or linear scan"):
+        net(x)
+
+
 UNLIKE: dict[str, Callable[[Network], object]] = {
     "a bias less": lambda net: _without_bias(net, 1),
     "a bias less on top": lambda net: _without_bias(net, 2),

@@ -227,6 +227,7 @@ def test_a_release_keeps_the_other_pins_and_leaves_out_what_is_not_finished(
             "has classes from 1 to 3; the task has the 3 classes from 0",
         ),
         ("Split(waves, classes,", "Split(waves, classes[:, None],", "targets of shape (2000, 1); this task's are (n)"),
+        ("raw[..., None]", "raw", "becomes x of shape (1, 50); this task's is (n, time, 1)"),
         ("Split(waves, classes,", "Split(waves.numpy(), classes,", "raw of the type ndarray; they must be a tensor"),
         ("prepare=", "lengths=torch.ones(3), prepare=", "but 3 lengths"),
         (

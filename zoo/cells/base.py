@@ -3,7 +3,9 @@
 A cell is its equations. It names its input projections and the states it carries, and computes one `step`. The layer owns
 the input projections (weights and biases) and applies them to all time steps at once. The cell owns only recurrent
 projections, which it makes with a `ProjectionFactory`, so that the same cell is dense or convolutional and no line of it
-knows which, and perhaps vectors of parameters, which meet x through `along`, because layers may be stacked in front.
+knows which, and perhaps vectors of parameters. These meet x through `at_every_step(vector, x, self.axis)` in `prepare`,
+which brings them to the shape and dtype of x, because layers may be stacked in front and autocast may lower x's precision.
+`set_initial_values` sets them: what __init__ gave them is lost, since networks are built without memory.
 
 Shapes inside a cell: the channels lie along `self.axis`, counted from the end (-1 dense, -3 convolutional); everything in
 front of them is batch, whatever its rank. So one `step` runs a single layer or a whole stack at once.
@@ -37,6 +39,13 @@ class Cell(nn.Module):
     uses_time_gaps: ClassVar[bool] = False  # `prepare` takes a second argument, dt, (..., 1): the time since the last
     constants: tuple[Key, ...] = ()  # the arguments, but the device, of each call of constants.constant in `step`
     frozen: ClassVar[bool] = False  # a layer's parameters keep their initial values; no optimizer sees them
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if strays := cls.memory_gates.keys() - getattr(cls, "inputs", ()):
+            raise TypeError(
+                f"{cls.__name__}.memory_gates names {', '.join(strays)}, which {cls.__name__}.inputs lacks."
+            )
 
     def __init__(self, projection: ProjectionFactory):
         super().__init__()

@@ -27,7 +27,7 @@ def read(path: Path, kind: type[S], most: int) -> S:
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValidationError as error:
-        raise CheckpointError(f"{path}: not a valid {path.name}: {faults(error)}.") from error
+        raise CheckpointError(f"{path}: not a valid {path.name}: {faults(error)}") from error
     except ValueError as error:
         raise CheckpointError(f"{path}: not a valid {path.name}: {error}.") from error
 

@@ -33,7 +33,7 @@ class Table(Generic[R]):
         try:
             return self.rows.validate_json(path.read_bytes()) if path.exists() else []
         except ValidationError as error:
-            raise RegistryError(f"{path}: {faults(error)}. A program writes this file; restore it from git.") from error
+            raise RegistryError(f"{path}: {faults(error)} A program writes this file; restore it from git.") from error
 
     def record(self, row: R) -> None:
         """Store a row, in place of an older row with its key. Raises RequestError for an installed package, and OSError."""

@@ -211,6 +211,10 @@ class TaskData(ABC):
         known = targets[~absent]
         if is_class and (known.min() < 0 or known.max() >= outputs):
             return f"has classes from {known.min()} to {known.max()}; the task has the {outputs} classes from 0"
+        shape = ["n", *["time"] * (self.task.readout != "none"), *self.task.input]
+        x = split.prepare(split.raw[:1])
+        if x.dim() != len(shape) or x.shape[x.dim() - len(self.task.input) :] != self.task.input:
+            return f"becomes x of shape {tuple(x.shape)}; this task's is ({', '.join(map(str, shape))})"
         if self.task.readout != "none" and split.longest > self.task.steps:
             return f"has a sequence of {split.longest:,} time steps; the task's `steps`, the longest, is {self.task.steps:,}"
         return None

@@ -70,7 +70,7 @@ def spelt(name: str) -> Architecture | None:
     try:
         return Architecture.from_name(name)
     except ValidationError as error:
-        raise RequestError(f"{name} cannot be built: {faults(error)}.") from error
+        raise RequestError(f"{name} cannot be built: {faults(error)}") from error
 
 
 def _config(name: object, inputs: int | Sequence[int] | None, outputs: int | None) -> Config:
@@ -93,4 +93,4 @@ def _config(name: object, inputs: int | Sequence[int] | None, outputs: int | Non
         interface = Interface.model_validate({"input": shape, "steps": steps, "outputs": outputs, "readout": readout})
         return Config(architecture=architecture, interface=interface)
     except ValidationError as error:
-        raise RequestError(f"{name} cannot be built: {faults(error)}.") from error
+        raise RequestError(f"{name} cannot be built: {faults(error)}") from error

@@ -184,7 +184,7 @@ def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
     try:
         interface = Interface(**{**config.interface.model_dump(), "outputs": outputs, "classes": names})
     except ValidationError as error:
-        raise RequestError(f"A head cannot have {shown(outputs)} outputs: {faults(error)}.") from error
+        raise RequestError(f"A head cannot have {shown(outputs)} outputs: {faults(error)}") from error
     return config.model_copy(update={"interface": interface})
 
 

@@ -38,7 +38,7 @@ def from_torch(layers: nn.RNNBase, outputs: int, *, seed: int = 0) -> RecurrentN
         )  # fmt: skip
         interface = Interface(input=(layers.input_size,), steps=STEPS, outputs=outputs, readout="last")
     except ValidationError as error:
-        raise RequestError(f"No network can have these layers and outputs: {faults(error)}.") from error
+        raise RequestError(f"No network can have these layers and outputs: {faults(error)}") from error
     config = Config(name=f"{architecture.prefix}-torch", architecture=architecture, interface=interface)
     weight = layers.weight_ih_l0
     network = build(config, device=weight.device, dtype=weight.dtype, seed=seed, allow_large=True).eval()  # type: ignore[arg-type]

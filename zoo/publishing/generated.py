@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from .. import registry
 from ..checkpoints import configs, results
@@ -39,12 +40,15 @@ TEMPLATES = ("README.md", "docs/cells.md", "docs/export.md", "docs/models.md", "
 MARK, END = "<!-- generated: {} -->", "<!-- end of generated -->"
 
 
-def outputs() -> dict[Path, str]:
-    """Return {path: content} of every generated text file."""
-    counts = {name: sizes.counts(name) for name in registry.models()}
+def tables() -> dict[str, Any]:
+    """Return the tables of cards/lock.json that follow from the registry: the counts, and the index of models."""
+    return {"counts": {name: sizes.counts(name) for name in registry.models()}, "index": catalogue.build_index()}
+
+
+def outputs(counts: Mapping[str, lock.Counts]) -> dict[Path, str]:
+    """Return {path: content} of every generated text file but cards/lock.json, of which `counts` is a table."""
     rows = [(registry.find(name), results.for_model(name), count) for name, count in counts.items()]
-    locked = lock.load_lock().model_copy(update={"counts": counts, "index": catalogue.build_index()})
-    texts = {paths.path(*lock.FILE): lock.dump(locked).decode()}
+    texts: dict[Path, str] = {}
     for entry, recorded, count in rows:
         if entry.weights or recorded.evaluations or recorded.unmeasurable:
             card = cards.compose(entry, recorded, count, lattices.section(entry.name))
@@ -130,7 +134,11 @@ def stale_pictures() -> dict[Path, tuple[drawing.TitledResults, str]]:
 
 def stale() -> list[Path]:
     """Return the paths of the generated files that are missing or out of date."""
-    texts = [path for path, text in outputs().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    derived, locked = tables(), lock.load_lock()
+    texts = [paths.path(*lock.FILE)] if locked.model_copy(update=derived) != locked else []
+    for path, text in outputs(derived["counts"]).items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            texts.append(path)
     return [*texts, *stale_drawings(), *stale_pictures()]
 
 
@@ -141,7 +149,9 @@ def main() -> int:
         for path in stale_paths:
             print(f"{path} is stale. Run: make generated", file=sys.stderr)
         return 1 if stale_paths else 0
-    for path, text in outputs().items():
+    derived = tables()
+    lock.update(lambda locked: locked.model_copy(update=derived))  # another program may pin a model meanwhile
+    for path, text in outputs(derived["counts"]).items():
         files.atomic_write(path, text.encode())
     for path, rows in stale_drawings().items():
         plots.against_depth(rows, path)

@@ -59,7 +59,7 @@ class Entry:
         try:
             return Recipe.model_validate({**self.recipe.model_dump(), **overrides})
         except ValidationError as error:
-            raise RequestError(f"The recipe of {self.name} cannot have these settings: {faults(error)}.") from error
+            raise RequestError(f"The recipe of {self.name} cannot have these settings: {faults(error)}") from error
 
 
 @cache

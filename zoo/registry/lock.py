@@ -64,7 +64,7 @@ def read(path: Path) -> Lock:
     except OSError as error:
         raise RegistryError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValidationError as error:
-        raise RegistryError(f"{path}: {faults(error)}. A program writes this file; restore it from git.") from error
+        raise RegistryError(f"{path}: {faults(error)} A program writes this file; restore it from git.") from error
 
 
 @cache

@@ -7,6 +7,7 @@ equations are the cells' own: the cell's `step` runs with parameters that are st
 
 from collections.abc import Sequence
 from functools import partial
+from types import FunctionType
 from typing import TypeVar
 
 import torch
@@ -72,6 +73,8 @@ def _comparable(value: object) -> object:
     """Return an object that is equal for attributes of the same meaning. A tensor equals nothing: nothing here stacks it."""
     if isinstance(value, partial):
         return value.func, value.args, value.keywords
+    if isinstance(value, FunctionType) and not (value.__closure__ or value.__defaults__ or value.__kwdefaults__):
+        return value.__code__  # a lambda that every layer makes anew
     return object() if isinstance(value, Tensor) else value
 
 

@@ -6,6 +6,7 @@ import re
 from ...cells import CELLS, cell_class
 from ...cells.rows import Number
 from ...registry import load_registry
+from ...utils.arguments import check_name
 
 
 def section() -> str:
@@ -13,6 +14,7 @@ def section() -> str:
     papers = load_registry().papers
     items = []
     for name, row in sorted(CELLS.items()):
+        check_name("paper", row.paper, papers, f"Add the paper of {name} to sources.yaml.")
         paper = papers[row.paper]
         source = f"[{paper.citation}]({paper.link})" if paper.link.startswith("https:") else paper.citation
         options = ", ".join(f"`{key}` ({_values(value)})" for key, value in row.options.items())

@@ -69,7 +69,7 @@ def _origin(data: Dataset) -> str:
     if data.originals:
         (file,) = data.files
         return f"`{data.folder}`, to make by `rnnzoo convert {file} FOLDER` from a copy of {data.url}"
-    return f"`{data.folder}`, to download by hand{f'; {source} {data.url}' if data.url else ''}"
+    return f"`{data.folder}`, to download by hand; {source} {data.url}" if data.url else f"`{data.folder}`"
 
 
 def test_data(task: Task, data: Dataset) -> str:
