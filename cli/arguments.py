@@ -41,17 +41,21 @@ def expand(names: Sequence[str]) -> list[str]:
 def content_of(file: str) -> bytes:
     """Return the content of a user's file; - is standard input.
 
-    Raises RequestError if there is no such file, OSError if it cannot be read, and StorageError for input that is too long.
+    Raises RequestError if there is no such file or it is no regular one, OSError if it cannot be read, and StorageError for
+    standard input that is too long.
     """
     from zoo.data.inputs import MAX_BYTES
     from zoo.utils import files
 
     if file != "-":
-        if (path := Path(file)).is_fifo():
-            raise RequestError(f"{file} is a pipe. To read from a pipe, give - and connect it to standard input.")
+        path = Path(file)
+        if path.is_dir():
+            raise RequestError(f"{file} is a folder. Give a file.")
+        if path.exists() and not path.is_file():
+            raise RequestError(f"{file} is a pipe or a device. To read one, give - and connect it to standard input.")
         try:
             return files.read_regular(path, MAX_BYTES)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
             raise RequestError(f"There is no file {file!r}. Check the path.") from error
     if sys.stdin is None:
         raise RequestError("Standard input is closed. Give a file.")

@@ -3,10 +3,12 @@
 Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted (Ctrl-C or SIGTERM).
 """
 
+import codecs
 import io
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from importlib import import_module
 from types import TracebackType
 from typing import Annotated, Any
@@ -27,12 +29,12 @@ VERBS = {
     "push": "publishing:push",
     "verify": "publishing:verify",
     "whoami": "hub:whoami",
-    "eval": "work:evaluate",
-    "predict": "work:predict",
+    "eval": "training:evaluate",
+    "predict": "predicting:predict",
     "generate": "generating:generate",
     "listen": "listening:listen",
     "convert": "converting:convert",
-    "train": "work:train",
+    "train": "training:train",
     "compare": "catalogue:compare",
     "leaderboard": "leaderboard:leaderboard",
     "export": "exporting:export",
@@ -46,6 +48,8 @@ VERBS = {
     "cache": "hub:app",
 }
 """`module:function` of each command in this package, or `module:app` for a group of commands."""
+LIKENESS = {"±": "+-", "µ": "u", "×": "x", **dict(zip("░▒▓▁▂▃▄▅▆▇█", ".:*_.-:=+*#", strict=True))}
+"""ASCII for characters of tables and pictures, where the encoding of stdout lacks them."""
 FORMER_VERBS = {"login-status": "whoami", "adopt": "release"}
 """The new name of each renamed command. The old names work, but no help text shows them."""
 
@@ -101,7 +105,8 @@ def main() -> None:
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (stdout is None if it is closed)
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # print "?" for what the terminal cannot show, as stderr does
+        codecs.register_error("plain", _plain)
+        sys.stdout.reconfigure(errors="plain")
     as_json = "--json" in sys.argv[1:]
     try:
         sys.exit(app(standalone_mode=not as_json))  # in its own mode the app prints errors of usage itself, as text
@@ -111,17 +116,34 @@ def main() -> None:
         text = error.format_message() if hasattr(error, "format_message") else str(error)  # of an error of usage
         if isinstance(error, OSError) and error.strerror and error.filename is not None:
             text = f"{error.filename}: {error.strerror}"
+        elif isinstance(error, OSError) and error.strerror:  # of standard output
+            text = error.strerror
         if out_of_memory := _is_out_of_memory(error):
             first, _, _ = text.partition("\n")
-            text = f"There is not enough memory; smaller batches (--batch-size, --examples) need less. {first}".rstrip()
+            text = f"There is not enough memory. Smaller inputs or batches (--batch-size, --examples) need less. {first}".rstrip()
         expected = out_of_memory or isinstance(error, ZooError | OSError) or hasattr(error, "format_message")
         if as_json:
-            emit_error(error, text)
+            _if_possible("stdout", emit_error, error, text)
         if _settings["debug"] or not expected:
             sys.excepthook = _print_traceback
             raise
-        say(f"rnnzoo: {text}")
+        _if_possible("stderr", say, f"rnnzoo: {text}")
         sys.exit(getattr(error, "exit_code", 1))
+
+
+def _if_possible(stream: str, write: Callable[..., None], *arguments: object) -> None:
+    """Call `write`, which writes to sys.stdout or sys.stderr, but give the stream up if it fails: the exit code matters more."""
+    try:
+        write(*arguments)
+        getattr(sys, stream).flush()
+    except OSError:
+        setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115 (Python flushes it at the end)
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """Return (plain text, end) for characters that the terminal's encoding lacks; ? for those without a likeness."""
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(LIKENESS.get(each, "?") for each in error.object[error.start : error.end]), error.end
 
 
 def _print_traceback(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:

@@ -69,7 +69,7 @@ def test_every_cell_has_a_reference(table: str) -> None:
 
 
 def test_a_memory_gate_is_one_of_the_inputs() -> None:
-    with pytest.raises(TypeError, match=r"Wrong\.memory_gates names r, which Wrong\.inputs lacks"):
+    with pytest.raises(TypeError, match=r"Wrong\.memory_gates names r, which its inputs lack"):
 
         class Wrong(Cell):
             inputs = ("z",)

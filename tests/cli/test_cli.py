@@ -152,7 +152,7 @@ def test_running_out_of_memory_is_reported_without_a_traceback(
     monkeypatch.setattr("zoo.training.evaluation.evaluate", fail)
     code, out, err = run("eval", REGISTERED)
     assert (code, out) == (1, "")
-    assert "There is not enough memory; smaller batches (--batch-size, --examples) need less." in err
+    assert "There is not enough memory. Smaller inputs or batches (--batch-size, --examples) need less." in err
     assert "Traceback" not in err
 
 
@@ -174,7 +174,8 @@ def test_characters_outside_the_encoding_of_stdout_are_replaced(monkeypatch: pyt
         cli.main()
     sys.stdout.flush()
     assert not ended.value.code
-    assert b"layer 1 ??" in written.getvalue()
+    assert re.search(rb"layer 1 +[.:*#]+\n", written.getvalue())
+    assert b"?" not in written.getvalue()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell, which closes them")
@@ -673,10 +674,26 @@ def test_an_error_of_the_system_names_the_file_first(run: Run) -> None:
     assert (code, err) == (1, "rnnzoo: /dev/null/folder: Not a directory\n")
 
 
-@pytest.mark.parametrize("file", ["nowhere.png", "/", "/dev/null/digit.png"])
+@pytest.mark.parametrize("file", ["nowhere.png", "/dev/null/digit.png"])
 def test_a_missing_file_is_a_wrong_request(run: Run, file: str) -> None:
     code, _, err = run("predict", "rnn-1x128-mnist-rows", file)
     assert (code, err) == (2, f"rnnzoo: There is no file {file!r}. Check the path.\n")
+
+
+@pytest.mark.parametrize(("file", "what"), [("/", "a folder. Give a file."), ("/dev/zero", "a pipe or a device.")])
+def test_what_is_no_file_is_a_wrong_request(run: Run, file: str, what: str) -> None:
+    code, _, err = run("predict", "rnn-1x128-mnist-rows", file)
+    assert (code, f"{file} is {what}" in err) == (2, True)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize(
+    ("arguments", "streams"), [("show nosuch --json", ">/dev/full"), ("show nosuch", "2>/dev/full")]
+)
+def test_an_error_that_cannot_be_written_keeps_its_exit_code(arguments: str, streams: str) -> None:
+    program = f"{shlex.quote(sys.executable)} -m rnnzoo_cli {arguments} {streams}"
+    done = subprocess.run(["sh", "-c", program], capture_output=True, text=True)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
 
 
 def test_a_cell_is_shown_however_it_is_written(run: Run) -> None:
@@ -709,4 +726,4 @@ def test_an_error_of_the_system_without_a_file_has_its_words_alone(run, monkeypa
 
     monkeypatch.setattr("zoo.training.evaluation.evaluate", fail)
     code, _, err = run("eval", "rnn-1x128-mnist-rows", "--device", "cpu")
-    assert (code, err.splitlines()[-1]) == (1, "rnnzoo: [Errno 28] No space left on device")
+    assert (code, err.splitlines()[-1]) == (1, "rnnzoo: No space left on device")

@@ -99,7 +99,18 @@ def test_several_files_have_their_names_beside_their_answers(run: Run, tmp_path:
     assert [file["file"] for file in both["files"]] == paths
     (tmp_path / "empty").write_text("")
     code, out, err = run("predict", "gru-1x200-spooky", *paths, str(tmp_path / "empty"), "--device", "cpu")
-    assert (code, out, f"{tmp_path / 'empty'}: gru-1x200-spooky reads text" in err) == (2, "", True)
+    assert (code, f"{tmp_path / 'empty'}: gru-1x200-spooky reads text" in err) == (2, True)
+    assert {line.split()[0] for line in out.splitlines()} == {"FILE", *paths}  # the others are answered
+    assert f"1 of 3 files could not be answered: {tmp_path / 'empty'}." in err
+    code, out, err = run(
+        "predict", "gru-1x200-spooky", str(tmp_path / "none"), str(tmp_path / "empty"), "--device", "cpu"
+    )
+    assert (code, out, "There is no file" in err, "2 of 2 files" in err) == (2, "", True, True)
+
+
+def test_standard_input_is_given_once(run: Run) -> None:
+    code, _, err = run("predict", DIGITS, "-", "-", "--device", "cpu")
+    assert (code, "Standard input can be read only once" in err) == (2, True)
 
 
 def test_several_files_of_values_are_rows(run: Run, tmp_path: Path) -> None:
@@ -132,10 +143,12 @@ def test_a_table_has_a_line_for_each_step_and_one_without_steps(run: Run, tmp_pa
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        (DIGITS, b"1,2,3", "28 finite numbers, separated by commas, on each line, but line 1 is '1,2,3'"),
+        (DIGITS, b"1,2,3", "28 finite numbers, separated by commas, on each line, but line 1 has 3: '1,2,3'"),
         (DIGITS, b"\n" + b"1," * 27 + b"two", "but line 2 is '1,1,"),
         (DIGITS, b"", "reads an image or 28 finite numbers, separated by commas, on each line, but this file is empty"),
         ("rin-1x100-adding-200", b"1,0\n,\n0,1", "but line 2 is ','"),
+        ("rin-1x100-adding-200", b",\n0,1", "but line 1 is ','.\n"),
+        ("rin-1x100-adding-200", b"1,0\r0,1,2", "but line 2 has 3: '0,1,2'"),
         ("gru-2x64-lorenz", b"1\n1_0", "one finite number on each line, but line 2 is '1_0'"),
         ("rin-1x100-adding-200", b"number,mark\n1,0", "line 1 is 'number,mark'. Leave out the line of headings."),
         ("rin-1x100-adding-200", b"1,x\n1,0", "line 1 is '1,x'.\n"),
@@ -143,6 +156,7 @@ def test_a_table_has_a_line_for_each_step_and_one_without_steps(run: Run, tmp_pa
         ("gru-2x64-lorenz", b"1\n1e39", "one finite number on each line, but line 2 is '1e39'"),
         (DIGITS, b"\x89PNG and nothing more", "image cannot be read"),
         (DIGITS, saved(Image.new("L", (9, 9), 7)), "of one colour only"),
+        (DIGITS, saved(Image.new("1", (20_001, 1))), "it has 20,001 x 1 pixels, more than 20,000 in a row"),
         ("gru-1x200-spooky", b"\xff\xfe", "not UTF-8"),
         ("gru-1x200-spooky", b" \n", "is empty"),
         ("rin-1x100-babi-20", b"Only a question?", "on the last line, a question"),

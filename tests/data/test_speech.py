@@ -175,8 +175,10 @@ def test_a_recording_of_ones_own_is_read_as_the_task_reads_its():
 @pytest.mark.parametrize(("content", "message"), [
     (wav(recording(0.1), channels=2), "2 channels"), (wav(recording(0.1), rate=44100), "44,100 Hz"),
     (wav(recording(0.1), width=1), "8-bit integers"), (wav(recording(0.0)), "is empty"), (b"seven", "not a WAV file"),
-    (b"", "it ends too early"), (wav(recording(0.1))[:30], "not a WAV file"), (wav(recording(0.1))[:45], "is empty"),
-    (wav(recording(0.1))[:20] + b"\x11\x00" + wav(recording(0.1))[22:], r"of another encoding .*unknown format: 17"),
+    (b"", "not a WAV file"), (wav(recording(0.1))[:30], "ends before its audio"), (wav(recording(0.1))[:36], "ends before its audio"),
+    (wav(recording(0.1))[:45], "has 1 bytes of audio, but its header promises 1,600"),
+    (wav(recording(0.1))[:20] + b"\x11\x00" + wav(recording(0.1))[22:], r"another encoding .*code is 17"),
+    (wav(recording(0.1))[:40] + bytes(4) + wav(recording(0.1))[44:], "is empty: its header promises no audio"),
 ])  # fmt: skip
 def test_bad_audio_is_refused(content, message):
     with pytest.raises(RequestError, match=message):
@@ -189,6 +191,27 @@ def wav_of_floats(samples, width=4):
     header = struct.pack("<HHIIHH", 3, 1, 8000, 8000 * width, width, 8 * width)
     sizes = [struct.pack("<I", size) for size in (36 + len(data), 16, len(data))]
     return b"RIFF" + sizes[0] + b"WAVEfmt " + sizes[1] + header + b"data" + sizes[2] + data
+
+
+@pytest.mark.parametrize("size", [0x7FFF0000, 0xFFFFFFFF])
+def test_audio_from_a_pipe_ends_with_the_file(size):
+    whole = wav(recording(0.1))
+    piped = whole[:40] + struct.pack("<I", size) + whole[44:]
+    network = build("gru-1x128-fsdd", device="cpu")
+    assert torch.equal(read_example(network, piped)[0], read_example(network, whole)[0])
+
+
+def test_chunks_before_the_audio_and_extensible_formats_are_read():
+    """A list of texts that holds the name of the format, and a format that has the code of its encoding further on."""
+    whole = wav(recording(0.1))
+    form, rest = whole[20:36], whole[36:]
+    texts = b"LIST" + struct.pack("<I", 9) + b"fmt \x03\x00abc" + b"\0"  # of odd length, so a byte fills it up
+    extended = struct.pack("<H", 0xFFFE) + form[2:] + struct.pack("<HHIH", 22, 16, 4, 1) + bytes(14)
+    network = build("gru-1x128-fsdd", device="cpu")
+    expected, _ = read_example(network, whole)
+    for inner in (texts + whole[12:], b"fmt " + struct.pack("<I", 40) + extended + rest):
+        content = b"RIFF" + struct.pack("<I", 4 + len(inner)) + b"WAVE" + inner
+        assert torch.equal(read_example(network, content)[0], expected)
 
 
 def test_floats_are_read_as_integers_are():
@@ -222,7 +245,8 @@ def test_the_real_recordings():
 
 
 def test_a_recording_that_breaks_off_within_a_sample_is_read_up_to_there():
-    content = wav(recording(0.1))
+    content = bytearray(wav(recording(0.1)))
+    content[40:44] = b"\xff" * 4  # of unknown size
     whole = speech.read_samples("any", content[: 44 + 2 * 500])
     assert len(whole) == 500
     assert torch.equal(speech.read_samples("any", content[: 44 + 2 * 500 + 1]), whole)

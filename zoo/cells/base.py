@@ -31,21 +31,16 @@ class Cell(nn.Module):
     states: tuple[str, ...] = ("h",)
     """Names of the states carried from step to step, each (batch, channels); the first is the output."""
     float32_states: ClassVar[tuple[str, ...]] = ()  # kept in float32 at least: bfloat16 cannot count steps beyond 256
-
     memory_gates: ClassVar[dict[str, int]] = {}
     """Input projections of the gates that decide what is remembered: +1 if a positive bias keeps the old state, -1 if a
     negative bias does. The first gate multiplies the old state; a second one weighs the new state."""
-
     uses_time_gaps: ClassVar[bool] = False  # `prepare` takes a second argument, dt, (..., 1): the time since the last
     constants: tuple[Key, ...] = ()  # the arguments, but the device, of each call of constants.constant in `step`
     frozen: ClassVar[bool] = False  # a layer's parameters keep their initial values; no optimizer sees them
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
+    def __init_subclass__(cls) -> None:
         if strays := cls.memory_gates.keys() - getattr(cls, "inputs", ()):
-            raise TypeError(
-                f"{cls.__name__}.memory_gates names {', '.join(strays)}, which {cls.__name__}.inputs lacks."
-            )
+            raise TypeError(f"{cls.__name__}.memory_gates names {', '.join(strays)}, which its inputs lack.")
 
     def __init__(self, projection: ProjectionFactory):
         super().__init__()
@@ -70,9 +65,8 @@ class Cell(nn.Module):
     def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         """Set the parameters whose initial values are the cell's, not those of a specification's Init.
 
-        steps: the length of the task's sequences. When this is called, the projections' weights are set, and parameters
-        outside projections are zero. Parameters may have leading dimensions, because many cells are drawn at once, so every
-        value must be drawn separately.
+        steps: the length of the task's sequences. Projections' weights are set by then, and other parameters are zero. They
+        may have leading dimensions, because many cells are drawn at once, so every value must be drawn separately.
         """
 
     def split(self, x: Tensor, parts: int | None = None) -> tuple[Tensor, ...]:

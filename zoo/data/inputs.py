@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 20_000_000
 LARGEST = torch.finfo(torch.float32).max
-IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM")
+IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"P5", b"P6")
 """The first bytes of image files. Those of WebP are RIFF, as of a WAV file, and WEBP follows after four more."""
+MAX_SIDE = 20_000
+"""The largest width and height of an image in pixels. Pillow limits their product."""
 
 
 def read_example(network: Network, content: bytes) -> tuple[Tensor, Tensor | None]:
@@ -86,7 +88,10 @@ def _image(network: Network, data: TaskData | None, content: bytes) -> Tensor:
     height, width = data.image
     try:
         with warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning):
-            picture = _grey(ImageOps.exif_transpose(Image.open(io.BytesIO(content)))).resize((width, height))
+            opened = Image.open(io.BytesIO(content))
+            if max(opened.size) > MAX_SIDE:
+                raise ValueError(f"it has {opened.width:,} x {opened.height:,} pixels, more than {MAX_SIDE:,} in a row")
+            picture = _grey(ImageOps.exif_transpose(opened)).resize((width, height))
     except UnidentifiedImageError as error:  # its message names a Python object
         raise RequestError("The image cannot be read: its format is unknown, or it is damaged.") from error
     except (OSError, ValueError, Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
@@ -121,15 +126,13 @@ def _numbers(network: Network, content: bytes, also_image: bool) -> Tensor:
     reads = f"{name} reads {'an image or ' * also_image}{numbers} on each line"
     rows = []
     try:
-        table = csv.reader(io.StringIO(content.decode("utf-8-sig")))
+        table = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=None))
         for cells in table:
             if len(cells) < 2 and not "".join(cells).strip():
                 continue
             rows.append(_finite(cells))
             if len(rows[-1]) != shape[0]:
-                is_heading = len(rows) == 1 and len(cells) == shape[0] and not any(_finite([cell]) for cell in cells)
-                advice = " Leave out the line of headings." if is_heading else ""
-                raise RequestError(f"{reads}, but line {table.line_num} is {shown(','.join(cells))}.{advice}")
+                raise RequestError(f"{reads}, but line {table.line_num} {_misfit(cells, shape[0], len(rows) == 1)}")
     except (UnicodeDecodeError, csv.Error) as error:
         raise RequestError(f"{reads}, but this file is not a table of numbers.") from error
     if not rows:
@@ -141,6 +144,15 @@ def _numbers(network: Network, content: bytes, also_image: bool) -> Tensor:
             f"{name} reads one line of numbers, but this file has {len(rows)} lines. Give a file for each example."
         )
     return torch.tensor(rows, dtype=torch.float32)
+
+
+def _misfit(cells: list[str], count: int, is_first: bool) -> str:
+    """Return what is wrong with the line of `cells`, as the end of a sentence. It should have `count` numbers."""
+    text = shown(",".join(cells))
+    if len(cells) != count and (numbers := _finite(cells)):
+        return f"has {len(numbers)}: {text}."
+    is_heading = is_first and len(cells) == count and all(cell.strip() and not _finite([cell]) for cell in cells)
+    return f"is {text}.{' Leave out the line of headings.' if is_heading else ''}"
 
 
 def _finite(cells: list[str]) -> list[float]:

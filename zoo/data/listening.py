@@ -114,9 +114,8 @@ class Listener:
         probability, best = self.logits.softmax(0).max(0)
         if final:
             self.first = self.state = None
-        names = self.network.classes or tuple(map(str, range(len(self.logits))))
         return Word(
-            names[int(best)], float(probability), start=first * HOP / RATE,
+            self.network.output_names[int(best)], float(probability), start=first * HOP / RATE,
             end=(self.last * HOP + WINDOW) / RATE, answered=((self.frame - 1) * HOP + WINDOW) / RATE, final=final,
         )  # fmt: skip
 

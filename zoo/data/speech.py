@@ -4,9 +4,7 @@ A network reads frames of 32 log-mel energies, 25 ms long, one every 10 ms. Ever
 a live stream has the same frames as the whole recording.
 """
 
-import io
 import math
-import wave
 from functools import cache
 
 import numpy
@@ -14,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DataError, RequestError
+from . import wav
 from .base import Split, SplitName, TaskData
 from .originals import read_arrays
 
@@ -100,29 +99,13 @@ def read_samples(name: str, content: bytes) -> Tensor:
 
     Raises RequestError for an empty file, and unless the file is mono at 8 kHz, of 16-bit integers or finite 32-bit floats.
     """
-    tag = content.find(b"fmt ") + 8  # where the kind of numbers stands
-    is_float = content[tag : tag + 2] == b"\x03\x00"
-    if is_float:  # the module wave knows integers only
-        content = content[:tag] + b"\x01\x00" + content[tag + 2 :]
     try:
-        with wave.open(io.BytesIO(content)) as file:
-            channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
-            frames = file.readframes(file.getnframes())
-    except (wave.Error, EOFError, RuntimeError) as error:  # RuntimeError for a chunk that is longer than the file
-        problem = f"not a WAV file ({str(error) or 'it ends too early'})."
-        if str(error).startswith("unknown"):
-            problem = f"one of another encoding than integers and floats ({error}). {CONVERT}"
-        raise RequestError(f"{name} reads a WAV file, but this file is {problem}") from error
-    if (channels, rate, width, is_float) not in ((1, RATE, 2, False), (1, RATE, 4, True)):
+        samples = wav.read(content, RATE)
+    except wav.WavError as error:
         raise RequestError(
-            f"{name} reads mono audio at {RATE:,} Hz, of 16-bit integers or 32-bit floats; the file has {channels} "
-            f"channel{'s' * (channels > 1)} at {rate:,} Hz, of {8 * width}-bit {'floats' if is_float else 'integers'}. {CONVERT}"
-        )
-    if len(frames) < width:
-        raise RequestError(f"{name} reads a recording of speech, but this one is empty.")
-    dtype = torch.float32 if is_float else torch.int16
-    samples = torch.frombuffer(bytearray(frames[: len(frames) // width * width]), dtype=dtype)
-    if is_float and not samples.abs().max() <= LOUDEST:  # also for NaN
+            f"{name} reads a WAV file, mono, at {RATE:,} Hz, of 16-bit integers or 32-bit floats; this file {error}. {CONVERT}"
+        ) from error
+    if samples.is_floating_point() and not samples.abs().max() <= LOUDEST:  # also for NaN
         raise RequestError(
             f"{name} reads samples with full scale 1, but some samples of this recording are beyond {LOUDEST:,.0f}, infinite or NaN."
         )

@@ -134,6 +134,13 @@ class Network(PretrainedMixin):
         task = load_registry().all_tasks.get(self.config.task)
         return task.classes if task is not None and len(task.classes) == self.interface.outputs else ()
 
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """A name for each output: the classes, the words of a network that answers with a word, or 0, 1, ..."""
+        count = self.interface.outputs
+        words = self.tokenizer.words if self.tokenizer and self.interface.vocabulary == count else ()
+        return self.classes or words or tuple(map(str, range(count)))
+
     def reset_head(self, classes: int | Sequence[str]) -> None:
         """Replace the head by a fresh one, for a number of outputs or for named classes. The other weights stay.
 

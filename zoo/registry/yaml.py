@@ -77,7 +77,9 @@ def parse(text: str) -> Document:
             raise YamlError("a second document is not allowed; remove what follows ---", event.start_mark)
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1
-        raise YamlError(f"character {error.character!r} is not allowed ({error.reason})", where=f":{line}") from error
+        raise YamlError(
+            f"the character {_code(error.character)} is not allowed ({error.reason})", where=f":{line}"
+        ) from error
     except yaml.MarkedYAMLError as error:
         raise YamlError(str(error.problem or error.context), error.problem_mark or error.context_mark) from error
     except yaml.YAMLError as error:
@@ -85,6 +87,11 @@ def parse(text: str) -> Document:
     finally:
         loader.dispose()
     return Document(content, marks)
+
+
+def _code(character: str | int) -> str:
+    """Return the code of a character, such as U+0000; PyYAML gives a character or its number."""
+    return f"U+{character if isinstance(character, int) else ord(character):04X}"
 
 
 def _counted(events: Iterator[Any]) -> Iterator[Any]:

@@ -111,7 +111,7 @@ def _in_words(spec: type[BaseModel], row: ErrorDetails, loc: tuple[int | str, ..
     if kind == "extra_forbidden":
         near = _near_field(spec, str(loc[-1]))
         hint = f"the nearest valid one is {near!r}" if near else f"the valid ones are {', '.join(spec.model_fields)}"
-        return f"unknown key {loc[-1]!r}; {hint}"
+        return f"unknown key {shown(loc[-1])}; {hint}"
     text = WORDS.get(kind, row["msg"]).format(**row.get("ctx", {})) if loc == row["loc"] else "must have another form"
     value = "" if kind == "missing" else f", not {shown(row['input'])}"
     meaning = meanings(spec).get(str(loc[0])) if loc else None

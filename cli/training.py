@@ -1,4 +1,4 @@
-"""`rnnzoo eval`, `predict` and `train`: the commands that run or train a network."""
+"""`rnnzoo train` and `eval`: train a model, and measure it on its dataset."""
 
 import os
 import shlex
@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from zoo import registry
 from zoo.errors import RequestError
@@ -15,11 +15,11 @@ from zoo.registry.metrics import METRICS, TARGETS
 from zoo.utils.arguments import is_pattern
 from zoo.utils.text import ahead_text
 
-from .arguments import Address, AsJson, Device, content_of, model_argument, number
+from .arguments import Address, AsJson, Device, model_argument, number
 from .output import CONTINUES, columns, dumped, emit, progress, say
 
 if TYPE_CHECKING:
-    from zoo.networks.network import Network
+    pass
 
 
 class SplitChoice(StrEnum):
@@ -83,85 +83,6 @@ def evaluate(
             from zoo.publishing import release
 
             say(f"Wrote {release.write_card(reference.model)}")
-
-
-def predict(
-    name: Address,
-    files: Annotated[
-        list[str],
-        Argument(
-            metavar="FILE...", help="Images, texts, WAV files or comma-separated numbers; - reads standard input."
-        ),
-    ],
-    top: Annotated[int, number("Show the N most likely classes.")] = 5,
-    device: Device = None,
-    as_json: AsJson = False,
-) -> None:
-    """Run a model on files of yours: drawn digits, texts, spoken words, or tables with a line for each time step."""
-    from zoo import load
-
-    contents = [content_of(file) for file in files]
-    network = load(name, device=device)
-    answers = []
-    for file, content in zip(files, contents, strict=True):
-        try:
-            answers.append(_answer(network, content, top))
-        except RequestError as error:
-            raise RequestError(f"{file}: {error}" if len(files) > 1 else str(error)) from error
-    tables = [_answer_table(answer) for answer in answers]
-    header, rows = tables[0]
-    if len(files) == 1:
-        emit({"name": name, **answers[0]}, as_json, columns(header, rows) if header else " ".join(rows[0]))
-        return
-    table = [(file, *row) for file, (_, rows) in zip(files, tables, strict=True) for row in rows]
-    data = [{"file": file, **answer} for file, answer in zip(files, answers, strict=True)]
-    emit({"name": name, "files": data}, as_json, columns(("FILE", *(header or ["VALUE"] * len(rows[0]))), table))
-
-
-def _answer(network: "Network", content: bytes, top: int) -> dict[str, Any]:
-    """Return a network's answer to the content of a file: `values`, with `steps_ahead` of a forecast, or `classes`.
-
-    top: the number of classes, the most likely ones. Raises the errors of read_example.
-    """
-    import torch
-
-    from zoo.data.inputs import read_example
-
-    x, lengths = read_example(network, content)
-    with torch.no_grad():
-        logits = network(x.to(network.device), lengths).float().cpu()[0]
-    last = logits if logits.dim() == 1 else logits[-1]  # of a readout at every step
-    if not last.isfinite().all():
-        raise RequestError(
-            f"The outputs of {network.config.name} for this input are infinite or NaN. Give smaller numbers."
-        )
-    # None for a network of the user's own, and for a head that is not the task's
-    task = registry.load_registry().all_tasks.get(network.config.task) if network.interface.classes is None else None
-    if len(last) == 1 if task is None else task.target in ("value", "forecast"):
-        horizons = {"steps_ahead": list(task.horizons)} if task is not None and task.horizons else {}
-        return {"values": last.tolist(), **horizons}
-    is_binary = task is not None and task.target == "binary"
-    shares, classes = (last.sigmoid() if is_binary else last.softmax(0)).topk(min(top, len(last)))
-    words = network.tokenizer.words if network.tokenizer and network.interface.vocabulary == len(last) else ()
-    names = network.classes or words or tuple(map(str, range(len(last))))  # an answer in bAbI is a token
-    return {
-        "classes": [
-            {"class": names[i], "probability": p} for i, p in zip(classes.tolist(), shares.tolist(), strict=True)
-        ]
-    }
-
-
-def _answer_table(answer: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the header and the rows of a table that shows an answer; values that need no label have no header."""
-    if "classes" in answer:
-        return ("CLASS", "PROBABILITY"), [
-            (repr(row["class"]) if row["class"].isspace() else row["class"], f"{100 * row['probability']:.2f} %")
-            for row in answer["classes"]
-        ]
-    values = [f"{value:.6g}" for value in answer["values"]]
-    if "steps_ahead" in answer:
-        return ("STEPS AHEAD", "VALUE"), list(zip(map(str, answer["steps_ahead"]), values, strict=True))
-    return (), [tuple(values)]
 
 
 def train(

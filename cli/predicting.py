@@ -1,0 +1,101 @@
+"""`rnnzoo predict`: the answers of a model to files of a user's own."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument
+
+from zoo.errors import RequestError, ZooError
+
+from .arguments import Address, AsJson, Device, content_of, number
+from .output import columns, emit, say
+
+if TYPE_CHECKING:
+    from zoo.data.answers import Classes, Values
+
+
+def predict(
+    name: Address,
+    files: Annotated[
+        list[str],
+        Argument(
+            metavar="FILE...", help="Images, texts, WAV files or comma-separated numbers; - reads standard input."
+        ),
+    ],
+    top: Annotated[int, number("Show the N most likely classes.")] = 5,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a model on files of yours: drawn digits, texts, spoken words, or tables with a line for each time step."""
+    from zoo import load
+    from zoo.data.answers import answer
+    from zoo.data.inputs import read_example
+
+    if files.count("-") > 1:
+        raise RequestError("Standard input can be read only once: give - once.")
+    several, failed = len(files) > 1, []
+    contents: dict[str, bytes] = {}
+    answers: dict[str, Classes | Values] = {}
+    for file in dict.fromkeys(files):
+        try:
+            contents[file] = content_of(file)
+        except (ZooError, OSError) as error:
+            if not several:
+                raise
+            failed.append(_failure(file, error))
+    network = load(name, device=device) if contents else None
+    for file, content in contents.items():
+        assert network is not None
+        try:
+            answers[file] = answer(network, *read_example(network, content), top=top)
+        except RequestError as error:
+            if not several:
+                raise RequestError(f"{_title(file)}: {error}") from error
+            failed.append(_failure(file, error))
+    tables = {file: _table(answers[file]) for file in answers}
+    if not several:
+        ((data, (header, rows)),) = zip(map(_data, answers.values()), tables.values(), strict=True)
+        emit({"name": name, **data}, as_json, columns(header, rows) if header else " ".join(rows[0]))
+        return
+    if answers:
+        header, rows = next(iter(tables.values()))
+        table = [(file, *row) for file in files if file in tables for row in tables[file][1]]
+        each = [{"file": file, **_data(answers[file])} for file in files if file in answers]
+        emit({"name": name, "files": each}, as_json, columns(("FILE", *(header or ["VALUE"] * len(rows[0]))), table))
+    if failed:
+        raise RequestError(
+            f"{len(failed)} of {len(files)} files could not be answered: {', '.join(failed)}. The reasons are above."
+        )
+
+
+def _failure(file: str, error: Exception) -> str:
+    """Say why there is no answer to a file, and return its title."""
+    reason = str(error) if isinstance(error, ZooError) else f"it cannot be read ({getattr(error, 'strerror', error)})."
+    say(f"{_title(file)}: {reason}")
+    return _title(file)
+
+
+def _title(file: str) -> str:
+    return "standard input" if file == "-" else file
+
+
+def _data(answer: "Classes | Values") -> dict[str, Any]:
+    """Return an answer as JSON data: `values`, with `steps_ahead` of a forecast, or `classes`."""
+    data = {key: value for key, value in asdict(answer).items() if value or key == "values"}
+    if "names" not in data:
+        return data
+    pairs = zip(data["names"], data["probabilities"], strict=True)
+    return {"classes": [{"class": name, "probability": probability} for name, probability in pairs]}
+
+
+def _table(answer: "Classes | Values") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the header and the rows of a table that shows an answer; values that need no label have no header."""
+    from zoo.data.answers import Classes
+
+    if isinstance(answer, Classes):
+        pairs = zip(answer.names, answer.probabilities, strict=True)
+        return ("CLASS", "PROBABILITY"), [(repr(n) if n.isspace() else n, f"{100 * p:.2f} %") for n, p in pairs]
+    values = [f"{value:.6g}" for value in answer.values]
+    if answer.steps_ahead:
+        return ("STEPS AHEAD", "VALUE"), list(zip(map(str, answer.steps_ahead), values, strict=True))
+    return (), [tuple(values)]
