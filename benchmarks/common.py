@@ -11,10 +11,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from cli.output import say
 from zoo.diagnostics.benchmark import Measurement, machine
 from zoo.utils import files
 
+ROUNDS, STEPS = 5, 200
+"""How often steps are timed, and the number of steps of a round."""
 FOLDER = Path(__file__).parent
 """The folder of the stored measurements."""
 
@@ -47,6 +51,21 @@ def write_rows(
     lines = ",\n".join(map(json.dumps, rows))
     files.atomic_write(path, f'{head},\n "{name}": [\n{lines}\n ]\n}}\n'.encode())
     say(f"Wrote {path}")
+
+
+def seconds_of_step(step: Callable[[Tensor, Any], tuple[Tensor, Any]], x: Tensor, clock: Callable[[], float]) -> float:
+    """Return the seconds of one time step, each from the state after the one before: the least of ROUNDS of STEPS steps.
+
+    x: the input of every step, (batch, ...).
+    """
+
+    def steps() -> None:
+        state: Any = None
+        for _ in range(STEPS):
+            _, state = step(x, state)
+
+    steps()  # warm-up
+    return least(steps, ROUNDS, clock) / STEPS
 
 
 def least(run: Callable[[], object], rounds: int, clock: Callable[[], float] = time.perf_counter) -> float:

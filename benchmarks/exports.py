@@ -11,6 +11,7 @@ kept if the file has none on more. Test sets are read from $RNNZOO_DATA. `rnnzoo
 import argparse
 import copy
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -40,16 +41,15 @@ from zoo.registry.metrics import TARGETS
 from zoo.training.evaluation import score
 from zoo.utils import provenance
 
-from .common import least
+from .common import ROUNDS, least, seconds_of_step
 
-ROUNDS, STEPS = 5, 200
 LONGER = 10
 """How many times as long a sequence is in the second call by which steps are timed."""
 BATCH = 500
 QUANTIZE: dict[str, tuple[str | None, ...]] = {"no": (None,), "int8": ("int8",), "both": (None, "int8")}
 
 
-class Reference:
+class Baseline:
     """A network and its logits on the test set of its task, with which all its exported files are compared."""
 
     @torch.inference_mode()
@@ -122,19 +122,11 @@ def seconds(network: Network, sequence: Runtime, step: Runtime | None) -> dict[s
     if isinstance(step, StepRuntime):  # takes the steps of a sequence itself; the call counts in both, and cancels
         times["step_us"] = 1e6 * (sequences(LONGER) - once) / ((LONGER - 1) * x.shape[1])
     elif step is not None:
-        one = x[:, 0].contiguous()
-
-        def steps() -> None:
-            state = None
-            for _ in range(STEPS):
-                _, state = step.step(one, state)
-
-        steps()  # warm-up
-        times["step_us"] = 1e6 * least(steps, ROUNDS) / STEPS
+        times["step_us"] = 1e6 * seconds_of_step(step.step, x[:, 0].contiguous(), time.perf_counter)
     return times
 
 
-def measure(reference: Reference, name: str, format: str, quantize: str | None, timed: bool) -> Row:
+def measure(reference: Baseline, name: str, format: str, quantize: str | None, timed: bool) -> Row:
     """Export a model, and return the row about its files. Raises RequestError if the format cannot hold the model."""
     network = reference.network
     with opened(network, format, quantize) as (written, runtimes):
@@ -226,7 +218,7 @@ def main() -> None:
                 for job in jobs
                 if (job not in stored or stored[job].n < most) and graphs_of(registry.find(model).config, job[0])
             ]
-        reference = Reference(model, options.limit) if jobs else None
+        reference = Baseline(model, options.limit) if jobs else None
         for format, quantize in jobs:
             assert reference is not None
             try:

@@ -42,10 +42,9 @@ from zoo.training.evaluation import evaluate
 from zoo.training.trainer import train
 from zoo.utils import provenance
 
-from .common import least
+from .common import seconds_of_step
 
 NAME = "leaderboard"
-ROUNDS, STEPS = 5, 200
 
 
 def entry_of(protocol: Protocol, cell: str, task: str) -> Entry:
@@ -186,14 +185,7 @@ def step_us(folder: Path) -> float:
     """
     network = load(folder, device="cpu")
     x = example_input(network)[0][:1, 0]
-    step = stepper(network).step
-
-    def steps() -> None:
-        state: Any = None
-        for _ in range(STEPS):
-            _, state = step(x, state)
-
-    return round(1e6 * least(steps, ROUNDS, time.process_time) / STEPS, 1)
+    return round(1e6 * seconds_of_step(stepper(network).step, x, time.process_time), 1)
 
 
 def ranked_cells() -> list[str]:

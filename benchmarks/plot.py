@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from zoo.cells.colours import CELL_COLOURS
 from zoo.diagnostics.benchmark import FORWARD, TRAINING
-from zoo.utils.figures import STYLE, add_caption
+from zoo.utils.plotting import STYLE, add_caption
 from zoo.utils.text import counted
 
 from .common import FOLDER

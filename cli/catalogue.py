@@ -117,18 +117,12 @@ def _summaries() -> dict[str, index.Summary]:
 def _matches(
     patterns: Sequence[str], exclude: Sequence[str], task: str | None, cell: str | None, pretrained: bool | None
 ) -> dict[str, index.Summary]:
-    """Return, by name, the summaries of the models that registry.list_models returns for the same arguments."""
+    """Return, by name, the summaries of the models that registry.list_models returns for these arguments."""
     models = _summaries()
     tasks, cells = ({getattr(model, field) for model in models.values()} for field in ("task", "cell"))
     if task not in (None, *tasks) or cell not in (None, *cells):
         registry.list_models(task=task, cell=cell)  # raises UnknownNameError unless a task or cell has no models
-    return {
-        name: models[name]
-        for name in matching(models, patterns, exclude)
-        if task in (None, models[name].task)
-        and cell in (None, models[name].cell)
-        and pretrained in (None, models[name].pretrained)
-    }
+    return {name: models[name] for name in index.select(models, patterns, exclude, task, cell, pretrained)}
 
 
 def _sorted(models: dict[str, index.Summary], sort: Sorting) -> list[tuple[str, index.Summary]]:

@@ -48,7 +48,7 @@ def inspect(
     from zoo.diagnostics import subject
 
     if plot is not None:
-        from zoo.utils.figures import picture_format
+        from zoo.utils.plotting import picture_format
 
         picture_format(plot)  # refuse a wrong file name before the analysis, which may take long
     config = subject.config_of(name)

@@ -14,7 +14,7 @@ from zoo.diagnostics.gradients import feedforward
 from zoo.diagnostics.jacobian import jacobian
 from zoo.diagnostics.lattice import lattice
 from zoo.diagnostics.outputs import saturation
-from zoo.utils.figures import add_caption
+from zoo.utils.plotting import add_caption
 
 
 def test_what_is_drawn_of_a_feed_forward_network(tmp_path: Path) -> None:

@@ -205,12 +205,12 @@ def test_the_padding_after_a_stream_is_not_compared() -> None:
     """After its end the logits answer nobody, and their rounding errors may be larger than those before."""
     logits, y = torch.arange(12.0).view(1, 4, 3), torch.tensor([[2, 0, IGNORED, IGNORED]])
     stream, sequences = (SimpleNamespace(stream=stream) for stream in (True, False))
-    assert torch.equal(exports.Reference.counted(stream, logits, y), logits[0, :2])  # type: ignore[arg-type]
-    assert torch.equal(exports.Reference.counted(sequences, logits, y), logits)  # type: ignore[arg-type]
+    assert torch.equal(exports.Baseline.counted(stream, logits, y), logits[0, :2])  # type: ignore[arg-type]
+    assert torch.equal(exports.Baseline.counted(sequences, logits, y), logits)  # type: ignore[arg-type]
 
 
 def test_answers_that_differ_are_counted() -> None:
-    reference = exports.Reference(NAME, 40)
+    reference = exports.Baseline(NAME, 40)
     ((_, y, _, expected),) = reference.batches
     other = expected.clone()
     other[0] = -other[0]

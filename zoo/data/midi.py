@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..errors import MissingExtraError
-from ..utils import figures
+from ..utils import plotting
 from .music import LOWEST
 
 TICKS = 480
@@ -50,13 +50,13 @@ def draw(
 ) -> None:
     """Draw a piano roll, keys against frames, to a picture file.
 
-    Raises the errors of `figures.picture_format`, and OSError if the file cannot be written.
+    Raises the errors of `plotting.picture_format`, and OSError if the file cannot be written.
     """
-    figures.picture_format(path)
+    plotting.picture_format(path)
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(figures.STYLE):
+    with matplotlib.rc_context(plotting.STYLE):
         figure = Figure(figsize=(7, 3))
         axis = figure.subplots()
         ends = (0, len(roll), LOWEST - 0.5, LOWEST + roll.shape[1] - 0.5)
@@ -73,4 +73,4 @@ def draw(
         axis.set_yticklabels([f"C{int(c) // 12 - 1}" for c in axis.get_yticks()])
         axis.grid(axis="y", color="0.8", linewidth=0.5)
         axis.set(xlabel="frame", ylabel="key", title=title)
-        figures.save(figure, path, title, dpi=150)
+        plotting.save(figure, path, title, dpi=150)

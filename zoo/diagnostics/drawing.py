@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ..cells.colours import cell_colour
-from ..utils.figures import STYLE, add_caption, picture_format, save
+from ..utils.plotting import STYLE, add_caption, picture_format, save
 from .base import Array, Axis, Result
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .. import registry
 from ..cells.colours import cell_colour
 from ..errors import RequestError
-from ..utils.figures import STYLE, add_caption, picture_format, save
+from ..utils.plotting import STYLE, add_caption, picture_format, save
 from ..utils.text import counted
 from .comparison import Row, digest
 

@@ -138,18 +138,12 @@ def list_models(
     return only models with (True) or without (False) published weights. Raises UnknownNameError for an unknown task or
     cell.
     """
-    if task is not None:
+    known, pretrained = summaries(), flag_of("pretrained", pretrained)
+    if task is not None and all(model.task != task for model in known.values()):
         check_name("task", task, load_registry().all_tasks)
     if cell is not None:
         cell_row(cell)
-    pretrained, pinned = flag_of("pretrained", pretrained), lock.load_lock().weights
-    return [
-        name
-        for name in matching(models(), pattern, exclude)
-        if task in (None, models()[name].task)
-        and cell in (None, models()[name].cell)
-        and pretrained in (None, name in pinned)
-    ]
+    return index.select(known, pattern, exclude, task, cell, pretrained)
 
 
 def list_cells(

@@ -6,10 +6,12 @@ registry.yaml and sources.yaml that it was made from, and is ignored if one of t
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..utils import paths
+from ..utils.arguments import matching
 from .metrics import Target
 
 
@@ -47,6 +49,20 @@ def summaries(lock: dict[str, Any]) -> dict[str, Summary]:
         )
         for name, row in sorted(lock["index"]["models"].items())
     }  # fmt: skip
+
+
+def select(
+    models: Mapping[str, Summary], pattern: str | Sequence[str], exclude: str | Sequence[str], task: str | None,
+    cell: str | None, pretrained: bool | None,
+) -> list[str]:  # fmt: skip
+    """Return the names of those `models` that `zoo.registry.list_models` returns for these arguments."""
+    return [
+        name
+        for name in matching(models, pattern, exclude)
+        if task in (None, models[name].task)
+        and cell in (None, models[name].cell)
+        and pretrained in (None, models[name].pretrained)
+    ]
 
 
 def registry_sha256() -> str:

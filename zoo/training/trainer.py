@@ -94,7 +94,7 @@ class TrainingRun:
         self.network = build(entry.config, device=self.device, seed=recipe.seed)
         examples, processes = len(self.train), self.accelerator.num_processes
         # a last incomplete batch is left out, but by ridge regression, which sees each example once
-        rounded = math.floor if recipe.optimizer.penalty is None else math.ceil
+        rounded = math.ceil if recipe.optimizer.name == "ridge" else math.floor
         self.steps_per_epoch = rounded(examples / recipe.batch_size)
         self._check_recipe()
         if isinstance(self.network, SequenceNetwork):
