@@ -1,6 +1,6 @@
 """Plans of cells for the fused scans: the matrix products of one time step, and the name of the pointwise functions.
 
-A plan repeats no equation of a cell. The equations are in the pointwise functions (native/cells.h, triton_cells.py), which
+A plan repeats no equation of a cell. The equations are in the pointwise functions (native/cells.h, triton_pointwise.py), which
 the tests compare with the cell's own step.
 """
 
@@ -41,7 +41,7 @@ class Product:
 class Plan:
     """How a fused scan computes one time step of a cell: matrix products, and pointwise functions of their results.
 
-    name: the name of the pointwise functions in native/cells.h and triton_cells.py. products: the recurrent products.
+    name: the name of the pointwise functions in native/cells.h and triton_pointwise.py. products: the recurrent products.
     blocks: the number of blocks of pre-activations, each (batch, units), in a step: first those of the input projection,
     then those with only recurrent terms and biases. phases: the number of rounds of products in a step, one after the
     other. option: a number that the pointwise functions take, such as a step size. vector: a diagonal projection whose

@@ -7,7 +7,7 @@ is carried from one chunk to the next lies in float32 in `carry`, which a call r
 The kernels' arguments come in this order:
 - tensors read, then tensors written; a matrix of one step is (batch, blocks * UNITS), row after row;
 - the chunk: `begin`, its first step; `steps`, how many it has; `batch`; backward, `tbptt_steps`;
-- the cell: CELL, its function of triton_cells.py; OPTION, the number CELL takes; STATES, how many states it carries; INPUTS,
+- the cell: CELL, its function of triton_pointwise.py; OPTION, the number CELL takes; STATES, how many states it carries; INPUTS,
   blocks of the input projection; TAPE, blocks that a step writes for the backward pass;
 - the products: FIRST, the first block of pre-activations of every phase, and the number of blocks (Triton 3.6 takes an entry of
   it for a constant only within tl.constexpr); WEIGHT, the place of every block's matrix in `weight`, or -1;

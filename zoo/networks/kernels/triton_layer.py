@@ -11,8 +11,8 @@ import triton
 from torch import Tensor
 
 from .shared import PlannedLayer
-from .triton_cells import CELLS
 from .triton_kernels import scan_backward, scan_forward
+from .triton_pointwise import CELLS
 
 ROWS = 16
 """Number of sequences in one program: the fewest that the matrix units take, because the latency of a step dominates."""

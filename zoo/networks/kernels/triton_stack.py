@@ -12,8 +12,8 @@ from torch import Tensor
 
 from .lanes import Lanes
 from .shared import PlannedLayer
-from .triton_cells import CELLS
 from .triton_layer import TritonLayer, multiplication
+from .triton_pointwise import CELLS
 
 
 class TritonScan:

@@ -1,4 +1,4 @@
-"""The pointwise part of the cells that are linear in their state, as triton_cells.py describes it. They have no products."""
+"""The pointwise part of the cells that are linear in their state, as triton_pointwise.py describes it. They have no products."""
 
 # mypy: ignore-errors
 # Triton compiles the functions below; their annotations are its own.

@@ -20,9 +20,9 @@ Equations and gate order are those of zoo.cells. The derivative of tanh or sigmo
 import triton
 import triton.language as tl
 
-from .triton_gated import GATED
-from .triton_linear import LINEAR
 from .triton_math import Pointwise, relu, relu_gradient, sigmoid, tanh
+from .triton_pointwise_gated import GATED
+from .triton_pointwise_linear import LINEAR
 
 
 @triton.jit

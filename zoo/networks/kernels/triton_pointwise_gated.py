@@ -1,4 +1,4 @@
-"""The pointwise part of cells with one gate in Triton, as in triton_cells.py: UGRNN (and GILR) and LiGRU, JANET, ATR, MGU."""
+"""The pointwise part of cells with one gate in Triton, as in triton_pointwise.py: UGRNN (and GILR) and LiGRU, JANET, ATR, MGU."""
 
 # mypy: ignore-errors
 # Triton compiles the functions below; their annotations are its own.
