@@ -43,9 +43,9 @@ def predict(
             if not several:
                 raise
             failed.append(_failure(file, error))
-    network = load(name, device=device) if contents else None
+    if contents:
+        network = load(name, device=device)
     for file, content in contents.items():
-        assert network is not None
         try:
             answers[file] = answer(network, *read_example(network, content), top=top)
         except RequestError as error:

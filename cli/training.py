@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -17,9 +17,6 @@ from zoo.utils.text import ahead_text
 
 from .arguments import Address, AsJson, Device, model_argument, number
 from .output import CONTINUES, columns, dumped, emit, progress, say
-
-if TYPE_CHECKING:
-    pass
 
 
 class SplitChoice(StrEnum):
