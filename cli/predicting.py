@@ -33,7 +33,7 @@ def predict(
 
     if files.count("-") > 1:
         raise RequestError("Standard input can be read only once: give - once.")
-    several, failed = len(files) > 1, []
+    several, failed = len(files) > 1, {}
     contents: dict[str, bytes] = {}
     answers: dict[str, Classes | Values] = {}
     for file in dict.fromkeys(files):
@@ -42,7 +42,7 @@ def predict(
         except (ZooError, OSError) as error:
             if not several:
                 raise
-            failed.append(_failure(file, error))
+            failed[file] = _reason(file, error)
     if contents:
         network = load(name, device=device)
     for file, content in contents.items():
@@ -51,28 +51,29 @@ def predict(
         except RequestError as error:
             if not several:
                 raise RequestError(f"{_title(file)}: {error}") from error
-            failed.append(_failure(file, error))
+            failed[file] = _reason(file, error)
     tables = {file: _table(answers[file]) for file in answers}
     if not several:
         ((data, (header, rows)),) = zip(map(_data, answers.values()), tables.values(), strict=True)
         emit({"name": name, **data}, as_json, columns(header, rows) if header else " ".join(rows[0]))
         return
-    if answers:
-        header, rows = next(iter(tables.values()))
+    if answers or as_json:
+        header, rows = next(iter(tables.values())) if answers else ((), [("",)])
         table = [(file, *row) for file in files if file in tables for row in tables[file][1]]
-        each = [{"file": file, **_data(answers[file])} for file in files if file in answers]
+        each = [{"file": f, **(_data(answers[f]) if f in answers else {"error": failed[f]})} for f in files]
         emit({"name": name, "files": each}, as_json, columns(("FILE", *(header or ["VALUE"] * len(rows[0]))), table))
     if failed:
+        names = ", ".join(map(_title, failed))
         raise RequestError(
-            f"{len(failed)} of {len(files)} files could not be answered: {', '.join(failed)}. The reasons are above."
+            f"{len(failed)} of {len(set(files))} files could not be answered: {names}. The reasons are above."
         )
 
 
-def _failure(file: str, error: Exception) -> str:
-    """Say why there is no answer to a file, and return its title."""
+def _reason(file: str, error: Exception) -> str:
+    """Say why there is no answer to a file, and return it."""
     reason = str(error) if isinstance(error, ZooError) else f"it cannot be read ({getattr(error, 'strerror', error)})."
     say(f"{_title(file)}: {reason}")
-    return _title(file)
+    return reason
 
 
 def _title(file: str) -> str:

@@ -42,6 +42,16 @@ def test_every_ranked_cell_has_the_protocols_parameters(task: str) -> None:
         assert entry.model.name.startswith(f"{cell}-{layers}x{entry.model.units}-{task}.")
 
 
+@pytest.mark.parametrize(("text", "words"), [("layer: 1\n", "parameters: is missing"), ("a: [1\n", r":\d+:\d+: ")])
+def test_a_faulty_protocol_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+) -> None:
+    (tmp_path / "protocol.yaml").write_text(text)
+    monkeypatch.setattr(protocols, "FILE", tmp_path / "protocol.yaml")
+    with pytest.raises(RegistryError, match=rf"protocol\.yaml.*{words}"):
+        protocols.read()
+
+
 def test_units_that_fit_nearly_and_not_at_all() -> None:
     protocol = small(parameters=100, tolerance=0.05)
     assert program.units_for(protocol, lambda units: 10 * units) == 10

@@ -106,6 +106,11 @@ def test_several_files_have_their_names_beside_their_answers(run: Run, tmp_path:
         "predict", "gru-1x200-spooky", str(tmp_path / "none"), str(tmp_path / "empty"), "--device", "cpu"
     )
     assert (code, out, "There is no file" in err, "2 of 2 files" in err) == (2, "", True, True)
+    files = json.loads(
+        run("predict", "gru-1x200-spooky", paths[0], str(tmp_path / "none"), "--device", "cpu", "--json")[1]
+    )
+    assert ["classes" in file for file in files["files"]] == [True, False]
+    assert "There is no file" in files["files"][1]["error"]
 
 
 def test_standard_input_is_given_once(run: Run) -> None:
@@ -156,7 +161,7 @@ def test_a_table_has_a_line_for_each_step_and_one_without_steps(run: Run, tmp_pa
         ("gru-2x64-lorenz", b"1\n1e39", "one finite number on each line, but line 2 is '1e39'"),
         (DIGITS, b"\x89PNG and nothing more", "image cannot be read"),
         (DIGITS, saved(Image.new("L", (9, 9), 7)), "of one colour only"),
-        (DIGITS, saved(Image.new("1", (20_001, 1))), "it has 20,001 x 1 pixels, more than 20,000 in a row"),
+        (DIGITS, saved(Image.new("1", (20_001, 1))), "it has 20,001 x 1 pixels, more than 20,000 on one side"),
         ("gru-1x200-spooky", b"\xff\xfe", "not UTF-8"),
         ("gru-1x200-spooky", b" \n", "is empty"),
         ("rin-1x100-babi-20", b"Only a question?", "on the last line, a question"),

@@ -96,6 +96,10 @@ def test_layers_are_alike_that_made_the_same_function_each() -> None:
         layer.forward_direction.cell.squashing = (lambda: lambda value: value)()
     net.backend = "fused"
     same(net(x), expected)
+    for layer in net.layers:  # equal code that means something else
+        layer.forward_direction.cell.squashing = eval("lambda value: f(value)", {"f": torch.tanh})
+    with pytest.raises(RequestError, match="No fused or linear scan"):
+        net(x)
     net.layers[1].forward_direction.cell.squashing = lambda value: -value
     with pytest.raises(RequestError, match="No fused or linear scan"):
         net(x)

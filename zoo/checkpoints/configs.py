@@ -14,11 +14,14 @@ MAX_VOCABULARY_BYTES = 10_000_000
 
 def read(path: Path) -> Config:
     """Return the content of a config.json. Raises CheckpointError if the file is missing or invalid."""
-    if not path.exists():
+    try:
+        return strict_json.read(path, Config, MAX_BYTES)
+    except CheckpointError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
         runs = sorted(run.parent.name for run in path.parent.glob(f"seed-*/{FILE}"))
         hint = f" It holds the runs {', '.join(runs[:3])}{' ...' if len(runs) > 3 else ''}: choose one." if runs else ""
-        raise CheckpointError(f"{path.parent} is not a checkpoint: it has no {FILE}.{hint}")
-    return strict_json.read(path, Config, MAX_BYTES)
+        raise CheckpointError(f"{path.parent} is not a checkpoint: it has no {FILE}.{hint}") from error
 
 
 def must_agree(config: Config, registered: Config, path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from ..errors import RegistryError, faults
 from ..registry import yaml
 from ..registry.schema import Schedule, Seq, Spec
 
@@ -48,4 +49,9 @@ def text() -> str:
 
 def read() -> Protocol:
     """Return the protocol. Raises RegistryError if its file is invalid."""
-    return Protocol.model_validate(yaml.parse(text()).content)
+    try:
+        return Protocol.model_validate(yaml.parse(text()).content)
+    except ValidationError as error:
+        raise RegistryError(f"{FILE}: {faults(error)}") from error
+    except yaml.YamlError as error:
+        raise RegistryError(f"{FILE}{error.where}: {error}") from error

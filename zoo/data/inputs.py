@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 20_000_000
 LARGEST = torch.finfo(torch.float32).max
-IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"P5", b"P6")
+IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"P5\n", b"P6\n")
 """The first bytes of image files. Those of WebP are RIFF, as of a WAV file, and WEBP follows after four more."""
 MAX_SIDE = 20_000
 """The largest width and height of an image in pixels. Pillow limits their product."""
@@ -90,7 +90,9 @@ def _image(network: Network, data: TaskData | None, content: bytes) -> Tensor:
         with warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning):
             opened = Image.open(io.BytesIO(content))
             if max(opened.size) > MAX_SIDE:
-                raise ValueError(f"it has {opened.width:,} x {opened.height:,} pixels, more than {MAX_SIDE:,} in a row")
+                raise ValueError(
+                    f"it has {opened.width:,} x {opened.height:,} pixels, more than {MAX_SIDE:,} on one side"
+                )
             picture = _grey(ImageOps.exif_transpose(opened)).resize((width, height))
     except UnidentifiedImageError as error:  # its message names a Python object
         raise RequestError("The image cannot be read: its format is unknown, or it is damaged.") from error

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ..utils.text import counted
+
 INTEGERS, FLOATS, EXTENSIBLE = 1, 3, 0xFFFE
 """Codes of encodings. An extensible file has the code of its encoding 24 bytes after the beginning of its format."""
 ENDLESS = 0x7FFF0000
@@ -42,10 +44,10 @@ def read(content: bytes, rate: int) -> Tensor:
         )
     size, data = chunks[b"data"]
     if len(data) < size < ENDLESS:
-        raise WavError(f"has {len(data):,} bytes of audio, but its header promises {size:,}")
+        raise WavError(f"has {counted(len(data), 'byte')} of audio, but its header promises {size:,}")
     width = bits // 8
     if len(data) < width:
-        raise WavError("is empty: its header promises no audio")
+        raise WavError("is empty: it has no audio")
     dtype = torch.int16 if encoding == INTEGERS else torch.float32
     return torch.frombuffer(bytearray(data[: len(data) // width * width]), dtype=dtype)
 

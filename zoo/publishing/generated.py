@@ -135,7 +135,9 @@ def stale_pictures() -> dict[Path, tuple[drawing.TitledResults, str]]:
 def stale() -> list[Path]:
     """Return the paths of the generated files that are missing or out of date."""
     derived, locked = tables(), lock.load_lock()
-    texts = [paths.path(*lock.FILE)] if locked.model_copy(update=derived) != locked else []
+    lock_file = paths.path(*lock.FILE)
+    dumped = lock.dump(locked.model_copy(update=derived))
+    texts = [] if lock_file.exists() and lock_file.read_bytes() == dumped else [lock_file]
     for path, text in outputs(derived["counts"]).items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             texts.append(path)

@@ -84,7 +84,8 @@ def clear_caches() -> None:
 def summaries() -> dict[str, index.Summary]:
     """Return the summary of every model by name, sorted.
 
-    The summaries come from the lock's index or, if registry.yaml has changed since the index was made, from registry.yaml.
+    The summaries come from the lock's index, which is read anew at each call, or, if registry.yaml has changed since the index
+    was made, from registry.yaml.
     """
     if (indexed := index.read()) is not None:
         return indexed

@@ -74,7 +74,7 @@ def load_lock() -> Lock:
 
 
 def update(change: Callable[[Lock], Lock]) -> bool:
-    """Replace the content of cards/lock.json by `change(content)`, and return whether the content changed.
+    """Replace the content of cards/lock.json by `change(content)`, and return whether the file changed.
 
     The file is read again under an exclusive lock, so that no program overwrites what another program has just written.
     Raises OSError if the file cannot be written.
@@ -84,9 +84,10 @@ def update(change: Callable[[Lock], Lock]) -> bool:
     with files.exclusive_lock(path.parent):
         before = read(path)
         after = change(before)
-        if after == before:
+        content = dump(after)
+        if after == before and (not path.exists() or path.read_bytes() == content):
             return False
-        files.atomic_write(path, dump(after))
+        files.atomic_write(path, content)
     load_lock.cache_clear()
     return True
 

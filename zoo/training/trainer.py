@@ -123,7 +123,7 @@ class TrainingRun:
             raise RequestError(f"{name} has no time steps. Leave out tbptt_steps and checkpoint_every.")
         if self.steps_per_epoch == 0:
             raise TrainingError(
-                f"{name}: a batch of {recipe.batch_size} is larger than the {len(self.train)} examples. Choose a smaller one."
+                f"{name}: a batch of {recipe.batch_size} is larger than the {len(self.train)} examples. Give a smaller --batch-size."
             )
         if self.train.image is None and any(stage.augments for stage, _ in recipe.timeline):
             raise TrainingError(

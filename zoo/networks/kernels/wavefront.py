@@ -74,7 +74,7 @@ def _comparable(value: object) -> object:
     if isinstance(value, partial):
         return value.func, value.args, value.keywords
     if isinstance(value, FunctionType) and not (value.__closure__ or value.__defaults__ or value.__kwdefaults__):
-        return value.__code__  # a lambda that every layer makes anew
+        return value.__code__, id(value.__globals__)  # a lambda that every layer makes anew
     return object() if isinstance(value, Tensor) else value
 
 
