@@ -13,6 +13,9 @@ from .output import columns, emit, say
 if TYPE_CHECKING:
     from zoo.data.answers import Classes, Values
 
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+"""A header, which can be empty, and rows."""
+
 
 def predict(
     name: Address,
@@ -58,7 +61,8 @@ def predict(
         emit({"name": name, **data}, as_json, columns(header, rows) if header else " ".join(rows[0]))
         return
     if answers or as_json:
-        header, rows = next(iter(tables.values())) if answers else ((), [("",)])
+        nothing: Table = (), [()]
+        header, rows = next(iter(tables.values()), nothing)
         table = [(file, *row) for file in files if file in tables for row in tables[file][1]]
         each = [{"file": f, **(_data(answers[f]) if f in answers else {"error": failed[f]})} for f in files]
         emit({"name": name, "files": each}, as_json, columns(("FILE", *(header or ["VALUE"] * len(rows[0]))), table))
@@ -89,7 +93,7 @@ def _data(answer: "Classes | Values") -> dict[str, Any]:
     return {"classes": [{"class": name, "probability": probability} for name, probability in pairs]}
 
 
-def _table(answer: "Classes | Values") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _table(answer: "Classes | Values") -> Table:
     """Return the header and the rows of a table that shows an answer; values that need no label have no header."""
     from zoo.data.answers import Classes
 
