@@ -1,6 +1,5 @@
 """`rnnzoo predict`: the answers of a model to files of a user's own."""
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument
@@ -57,8 +56,10 @@ def predict(
             failed[file] = _reason(file, error)
     tables = {file: _table(answers[file]) for file in answers}
     if not several:
-        ((data, (header, rows)),) = zip(map(_data, answers.values()), tables.values(), strict=True)
-        emit({"name": name, **data}, as_json, columns(header, rows) if header else " ".join(rows[0]))
+        header, rows = tables[files[0]]
+        emit(
+            {"name": name, **_data(answers[files[0]])}, as_json, columns(header, rows) if header else " ".join(rows[0])
+        )
         return
     if answers or as_json:
         nothing: Table = (), [()]
@@ -86,11 +87,12 @@ def _title(file: str) -> str:
 
 def _data(answer: "Classes | Values") -> dict[str, Any]:
     """Return an answer as JSON data: `values`, with `steps_ahead` of a forecast, or `classes`."""
-    data = {key: value for key, value in asdict(answer).items() if value or key == "values"}
-    if "names" not in data:
-        return data
-    pairs = zip(data["names"], data["probabilities"], strict=True)
-    return {"classes": [{"class": name, "probability": probability} for name, probability in pairs]}
+    from zoo.data.answers import Classes
+
+    if isinstance(answer, Classes):
+        pairs = zip(answer.names, answer.probabilities, strict=True)
+        return {"classes": [{"class": name, "probability": probability} for name, probability in pairs]}
+    return {"values": answer.values, **({"steps_ahead": answer.steps_ahead} if answer.steps_ahead else {})}
 
 
 def _table(answer: "Classes | Values") -> Table:

@@ -334,12 +334,8 @@ ROWS = ChainMap(CELLS, FEEDFORWARD)  # a row that a user adds to CELLS is in it 
 
 def cell_row(name: str) -> CellRow:
     """Return the row of `name` in CELLS or FEEDFORWARD. Raise UnknownNameError, with near matches, if there is none."""
-    check_name(
-        "cell",
-        name,
-        ROWS,
-        "`rnnzoo list --cells` shows every cell; in Python, one of your own needs a row in zoo.cells.CELLS.",
-    )
+    hint = "`rnnzoo list --cells` shows every cell; in Python, one of your own needs a row in zoo.cells.CELLS."
+    check_name("cell", name, ROWS, hint)
     return ROWS[name]
 
 
