@@ -18,6 +18,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
 os.environ |= {"_TYPER_FORCE_DISABLE_TERMINAL": "1", "COLUMNS": "120"}  # messages without colours and in whole lines
 
+import torch
 from hubs import here, hub_server, template  # noqa: F401, fixtures
 from rnnzoo_cli import main as cli
 from rnnzoo_cli import output
@@ -28,6 +29,7 @@ from zoo.data import mnist
 from zoo.registry import load_lock, lock
 from zoo.utils import paths
 
+torch.set_warn_always(True)  # a warning that torch gives once a process would fail whichever test comes first
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, and all it starts, would ignore it
 
 

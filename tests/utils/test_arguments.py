@@ -1,5 +1,6 @@
 """Arguments of wrong types and sizes: every public function refuses them in one sentence of ours."""
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -98,18 +99,20 @@ def test_patterns_are_texts(bad: Any) -> None:
 
 def forms(x: Tensor) -> dict[str, Tensor]:
     """What a tensor of the right shape can still be that no network reads."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # torch calls nested tensors a prototype, once a process
+        nested = torch.nested.nested_tensor(list(x))
     return {
         "is on cpu": x.to("meta"),
         "a dense tensor": x.to_sparse(),
         "one with layout": x.to_mkldnn(),
-        "a nested one": torch.nested.nested_tensor(list(x)),
+        "a nested one": nested,
         "takes torch.float32; got torch.float64": x.double(),
         "takes torch.float32; got torch.complex64": x.to(torch.complex64),
         "takes torch.float32; got torch.int64": x.long(),
     }
 
 
-@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # torch calls nested tensors a prototype
 @pytest.mark.parametrize("backend", ["auto", "plain"])
 def test_tensors_that_no_network_reads(backend: str) -> None:
     net = zoo.build("lstm-1x4", inputs=2, outputs=2, device="cpu").eval().requires_grad_(False)
