@@ -11,7 +11,10 @@ IMPORTING = "<frozen importlib._bootstrap>"
 
 
 def main() -> None:
-    """Run the command line and exit. Ctrl-C and SIGTERM exit with 130, while modules are being imported, too."""
+    """Run the command line and exit. Ctrl-C and SIGTERM exit with 130, while modules are being imported, too.
+
+    One process of several exits without finalizing Python: a thread of Gloo that needs Python then would abort the process.
+    """
     usual = signal.default_int_handler, signal.SIG_DFL  # a signal with another handler is ignored, as in the background
     for number in SIGNALS:
         if signal.getsignal(number) in usual:
@@ -22,10 +25,14 @@ def main() -> None:
         run()
     except KeyboardInterrupt:
         sys.exit(130)
+    except SystemExit as end:
+        if "WORLD_SIZE" in os.environ:  # of torchrun and `accelerate launch`
+            _exit_after_flushing(end.code if isinstance(end.code, int) else int(end.code is not None))
+        raise
     finally:
         for number in SIGNALS:
             if signal.getsignal(number) is interrupt:
-                signal.signal(number, _exit)
+                signal.signal(number, _exit_at_signal)
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
@@ -35,12 +42,21 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     """
     while frame is not None:
         if frame.f_code.co_filename == IMPORTING:
-            _exit()
+            _exit_at_signal()
         frame = frame.f_back
     raise KeyboardInterrupt
 
 
-def _exit(*_: object) -> None:
+def _exit_after_flushing(code: int) -> None:
+    for stream in sys.stdout, sys.stderr:
+        try:
+            stream.flush()
+        except OSError:
+            code = code or 1
+    os._exit(code)
+
+
+def _exit_at_signal(*_: object) -> None:
     files = sys.modules.get("zoo.utils.files")
     getattr(files, "remove_scratch", lambda: None)()
     os._exit(130)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at the entry point, whatever is being imported at that moment."""
+"""The entry point: Ctrl-C and SIGTERM, whatever is being imported at that moment, and the end of one process of several."""
 
 import subprocess
 import sys
@@ -50,3 +50,26 @@ def test_an_ignored_signal_stays_ignored(tmp_path: Path, kill: str) -> None:
     ignore = "import signal; [signal.signal(n, signal.SIG_IGN) for n in (signal.SIGINT, signal.SIGTERM)]; "
     (tmp_path / "works.py").write_text(f"def work():\n    {kill}\n    print('went on')\n")
     assert run("import works; " + RUN.format("works.work", ignore), tmp_path) == (0, "went on\n", "")
+
+
+@pytest.mark.parametrize(("given", "code"), [("None", 0), ("0", 0), ("2", 2), ("'no'", 1)])
+def test_one_process_of_several_exits_without_finalizing_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, code: int
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    work = (
+        "import atexit, sys\ndef work():\n    atexit.register(print, 'late')\n"
+        f"    print('found')\n    print('said', file=sys.stderr)\n    sys.exit({given})\n"
+    )
+    (tmp_path / "works.py").write_text(work)
+    assert run("import works; " + RUN.format("works.work", ""), tmp_path) == (code, "found\n", "said\n")
+
+
+def test_output_of_one_process_of_several_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    (tmp_path / "works.py").write_text("import sys\ndef work():\n    print('found')\n    sys.exit(0)\n")
+    with open("/dev/full", "w") as full:
+        code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}]; import works; " + RUN.format("works.work", "")
+        assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=full, timeout=60).returncode == 1
