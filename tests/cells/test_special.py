@@ -59,6 +59,14 @@ def test_an_lru_needs_a_ring_that_is_not_empty() -> None:
         network("lru", options={"min_radius": 0.95, "max_radius": 0.9})
 
 
+def test_numbers_of_states_blocks_and_ranks_fit_each_other() -> None:
+    with pytest.raises(RequestError, match=r"4 states cannot form 8 blocks\."):
+        network("s5", options={"states": 4, "blocks": 8})
+    for cell in ("fastrnn", "fastgrnn"):
+        with pytest.raises(RequestError, match=r"A recurrent matrix of 4 units has no rank of 5\."):
+            network(cell, units=4, options={"recurrent_rank": 5})
+
+
 @pytest.mark.parametrize("cell", ["deltanet", "gated-deltanet", "rwkv7"])
 def test_a_zero_input_has_finite_gradients_in_float16(cell: str) -> None:
     """As of padding or a black pixel: keys of zeros are scaled to length 1 there."""

@@ -33,11 +33,8 @@ def maps(net: Network, role: str) -> dict[str, Tensor]:
     """Return the weights of the input maps, or of the recurrent maps whose initial values Init sets."""
     inner = ".input." if role == "input" else ".cell."
     weights = {k: v for k, v in net.named_parameters() if inner in k and k.endswith("weight")}
-    changed = (
-        "rotation.weight",
-        "redistribution.weight",
-        *(["recurrent.weight"] if net.config.architecture.cell == "esn" else []),
-    )
+    own = {"esn": "recurrent.weight", "gru-d": "decay.weight", "lmu": "feedback.weight"}
+    changed = ("rotation.weight", "redistribution.weight", own.get(net.config.architecture.cell, "rotation.weight"))
     return {k: v for k, v in weights.items() if v.dim() > 1 and not k.endswith(changed)}
 
 
@@ -181,7 +178,7 @@ def test_parameters_outside_maps_start_as_the_cell_says(case: str) -> None:
         "exprnn": {"threshold": (-0.01, 0.01), "rotation.weight": (-1.0, 0.0)},
         "ltc": {"rate": (math.log(math.e - 1),) * 2, "reversal": (-1.0, 1.0)},
         "mgu3": {"gate": (0.0, 0.0)},
-        "cfc": {"w_tau": (0.0, 0.0), "A": (1.0, 1.0)} if options.get("mode") == "pure" else {},
+        "cfc": {"w_tau": (1.0, 1.0), "A": (1.0, 1.0)} if options.get("mode") == "pure" else {},
         "gru-d": {"rate": None, "offset": (0.0, 0.0)},
         "unicornn": {"recurrent.weight": (0.0, 1.0), "scale": (-0.1, 0.1)},
         "s5": {"log_decay": (math.log(0.5), math.log(0.5)), "frequency": None, "log_step": None},
@@ -204,6 +201,21 @@ def test_parameters_outside_maps_start_as_the_cell_says(case: str) -> None:
     if cell == "lstm-phased":
         log_period, shift = parts(net, "log_period", "shift")
         assert 0.9 < (shift / log_period.exp()).max() <= 1
+
+
+def test_the_memory_of_an_lmu_starts_without_feedback() -> None:
+    assert not parts(built("lmu", units=8), "feedback.weight")[0].any()
+
+
+@pytest.mark.parametrize("cell", ["gru-d", "cfc"])
+def test_no_rate_starts_where_it_cannot_learn(cell: str) -> None:
+    name, options = {"gru-d": ("decay.weight", {}), "cfc": ("w_tau", {"mode": "pure"})}[cell]
+    net = built(cell, layers=1, units=20, options=options)
+    net.encode(normal(4, 6, 2).float())[0].square().sum().backward()
+    assert (parts(net, name)[0] > 0).all()
+    (slope,) = [p.grad for key, p in net.named_parameters() if key.endswith(f"cell.{name}")]
+    assert slope is not None
+    assert slope.count_nonzero() == slope.numel()
 
 
 def test_hgrn_starts_with_the_angles_of_its_paper() -> None:
@@ -362,7 +374,7 @@ def test_initial_values_come_from_the_seed(cell: str, merge: str | None) -> None
     same(dict(built(cell, seed=5, **spec).state_dict()), dict(one), 0)
     other = built(cell, seed=6, **spec).state_dict()
     for name in one:
-        random = name.endswith("weight") and one[name].dim() > 1
+        random = name.endswith("weight") and one[name].dim() > 1 and "feedback" not in name  # of the LMU
         assert torch.equal(one[name], other[name]) is False or not random, name
     wide = builder.build(config(cell, **spec), device="cpu", dtype=torch.float64, seed=5).state_dict()
     same({k: v.float() for k, v in wide.items()}, dict(one), 0)
@@ -422,7 +434,24 @@ def test_gate_biases_are_told_of_cells_with_gates_only():
 
 @each_cell
 def test_a_row_says_whether_a_recurrent_matrix_is_drawn(cell: str) -> None:
-    drawn, zero = (built(cell, units=4, init={"recurrent": word}).state_dict() for word in ("normal-0.5", "zero"))
-    changes = not all(torch.equal(drawn[name], zero[name]) for name in zero)
+    # the words draw equally many numbers; the matrix of an echo state network is scaled
+    words = ("normal-0.5", "identity" if cell == "esn" else "normal-0.25")
+    one, other = (built(cell, units=4, init={"recurrent": word}).state_dict() for word in words)
+    changes = not all(torch.equal(one[name], other[name]) for name in one)
     assert CELLS[cell].recurrent_matrix == changes
-    assert ("recurrent: " in Init().text(cell)) == changes
+    assert ("recurrent: " in Init(recurrent="zero").text(cell)) == changes
+
+
+@each_cell
+def test_a_row_says_whether_a_gate_bias_changes_anything(cell: str) -> None:
+    low, high = (built(cell, units=4, init={"gate_bias": f"log-uniform{s}"}).state_dict() for s in ("-sqrt", ""))
+    changes = not all(torch.equal(low[name], high[name]) for name in low)
+    assert CELLS[cell].gate_bias == changes
+    assert ("gate bias: chrono" in Init(gate_bias="chrono").text(cell)) == changes
+    assert CELLS[cell].memory_gates or "gated" in CELLS[cell].properties  # others need not say that they have none
+
+
+def test_layers_inside_of_one_cell_have_no_dropout_between_them() -> None:
+    for cell in ("rhn", "gf-rnn"):
+        with pytest.raises(ValueError, match="cannot have 'dropout': its layers are inside of one cell"):
+            built(cell, dropout=0.5)

@@ -149,6 +149,21 @@ def test_the_clock_of_a_phased_lstm_counts_beyond_what_bfloat16_can(
     assert {parts[-1].item() for parts in state} == {300}
 
 
+@pytest.mark.parametrize("autocast", [False, True], ids=["", "autocast"])
+@pytest.mark.parametrize("cell", ["gru-skip", "lstm-skip"])
+def test_a_skipping_unit_updates_again_however_slowly_it_counts(cell: str, autocast: bool) -> None:
+    """With d = 0.0015, which bfloat16 cannot add to a debt near 1, the units update once in 334 steps."""
+    net = network(cell, layers=1, dtype=torch.float32 if autocast else torch.bfloat16)
+    with torch.no_grad():
+        direction(net)["cell.importance.weight"].zero_()
+        direction(net)["cell.importance.bias"].fill_(math.log(0.0015))
+    x = torch.ones(1, 700, 2, dtype=net.head.weight.dtype)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast), torch.no_grad():
+        outputs, _ = net.encode(x)
+    steps = outputs[0].float().diff(dim=0).abs().sum(-1).nonzero() + 1
+    assert steps.flatten().tolist() == [334, 668]
+
+
 def test_units_of_a_phased_lstm_change_in_their_open_part_only() -> None:
     """With periods of 4 steps, a quarter of which is open, and no leak, a unit changes in one step of four."""
     net = network("lstm-phased", layers=1, units=4, options={"ratio": 0.25, "leak": 0.0})

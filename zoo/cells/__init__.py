@@ -21,6 +21,7 @@ _MATRIX = {
 }
 _OWN_TIME = {"zoneout": "one of its states says when to keep the others, and zoneout would keep that one too"}
 _PAST = {"zoneout": "one of its states is a copy of the past, and zoneout would mix it with an older copy"}
+_INSIDE = {"dropout": "its layers are inside of one cell"}
 _NO_PRODUCT = {"recurrent_dropout": "it has no recurrent projection"}
 _SCALED = {"zoneout": "one of its states is the scale of others, and zoneout would keep one without the other"}
 _PHI = ("tanh", "relu")
@@ -54,7 +55,9 @@ CELLS: dict[str, CellRow] = {
         properties=("gated",),
     ),
     "gru": CellRow("gru.GRU", "gated recurrent unit", "gru", {"reset": ("before", "after")}, properties=("gated",)),
-    "rhn": CellRow("rhn.RHN", "recurrent highway network", "rhn", layers_inside=True, properties=("gated",)),
+    "rhn": CellRow(
+        "rhn.RHN", "recurrent highway network", "rhn", layers_inside=True, without=_INSIDE, properties=("gated",),
+    ),
     "star": CellRow("star.STAR", "stackable recurrent cell", "star", {"shift": Number()}, properties=("gated",)),
     "irnn": CellRow("elman.IRNN", "identity-initialised ReLU RNN", "irnn", init={**_SMALL, "recurrent": "identity"}),
     "rin": CellRow("rin.RIN", "recurrent identity network", "rin", init=_SMALL),
@@ -71,7 +74,10 @@ CELLS: dict[str, CellRow] = {
         "rotations.EUNN", "efficient unitary network", "eunn", {"capacity": _COUNT}, _ANGLES,
         without=_MATRIX, properties=("orthogonal",),
     ),
-    "gf-rnn": CellRow("feedback.GatedFeedback", "gated feedback RNN", "gf-rnn", layers_inside=True, properties=("gated",)),
+    "gf-rnn": CellRow(
+        "feedback.GatedFeedback", "gated feedback RNN", "gf-rnn", layers_inside=True, without=_INSIDE,
+        properties=("gated",), memory_gates=False,
+    ),
     "goru": CellRow(
         "rotations.GORU", "gated orthogonal recurrent unit", "goru", {"capacity": _COUNT},
         without=_MATRIX, properties=("gated", "orthogonal"),
@@ -83,7 +89,7 @@ CELLS: dict[str, CellRow] = {
     "gru-skip": CellRow("skip.SkipGRU", "GRU that skips steps", "skip", without=_OWN_TIME, properties=("gated",)),
     "hgrn": CellRow(
         "hgrn.HGRN", "hierarchically gated recurrent unit", "hgrn", init={"recurrent": "glorot-uniform"}, without=_NO_PRODUCT,
-        properties=("gated", "linear", "independent"),
+        properties=("gated", "linear"),
     ),
     "indrnn": CellRow(
         "indrnn.IndRNN", "independently recurrent network", "indrnn", {"activation": ("relu", "tanh")},
@@ -96,7 +102,7 @@ CELLS: dict[str, CellRow] = {
             "expand": Number(1, 64, whole=True), "min_radius": Number(0.0, 0.99999),
             "max_radius": Number(1e-3, 0.99999), "max_phase": Number(1e-3, 6.2832), "normalisation": ("tied", "learned"),
         },
-        init={"recurrent": "glorot-uniform"}, without=_NO_PRODUCT, properties=("linear", "independent"),
+        init={"recurrent": "glorot-uniform"}, without=_NO_PRODUCT, properties=("linear",),
     ),
     "lstm-phased": CellRow(
         "lstm.PhasedLSTM", "phased LSTM", "lstm-phased", {"ratio": Number(1e-6, 1.0), "leak": _FRACTION},
@@ -118,7 +124,7 @@ CELLS: dict[str, CellRow] = {
     ),
     "rg-lru": CellRow(
         "linear.RGLRU", "real-gated linear recurrent unit", "griffin", without=_NO_PRODUCT,
-        properties=("gated", "linear", "independent"), recurrent_matrix=False,
+        properties=("gated", "linear", "independent"), memory_gates=False, recurrent_matrix=False,
     ),
     "rnn-soft-orthogonal": CellRow(
         "unitary.SoftOrthogonalRNN", "softly orthogonal RNN", "rnn-soft-orthogonal",
@@ -148,27 +154,27 @@ CELLS: dict[str, CellRow] = {
     ),
     "gla": CellRow(
         "matrix.GLA", "gated linear attention", "gla", {"heads": _HEADS, "rank": _COUNT}, _LOW_RANK, without=_NO_PRODUCT,
-        properties=("gated", "linear"),
+        properties=("gated", "linear"), memory_gates=False,
     ),
     "deltanet": CellRow(
         "delta.DeltaNet", "delta-rule network", "deltanet", {"heads": _HEADS}, without=_NO_PRODUCT,
-        properties=("linear",), recurrent_matrix=False,
+        properties=("gated", "linear"), memory_gates=False, recurrent_matrix=False,
     ),
     "gated-deltanet": CellRow(
         "delta.GatedDeltaNet", "gated delta-rule network", "gated-deltanet", {"heads": _HEADS}, without=_NO_PRODUCT,
-        properties=("gated", "linear"), recurrent_matrix=False,
+        properties=("gated", "linear"), memory_gates=False, recurrent_matrix=False,
     ),
     "mamba2": CellRow(
         "matrix.Mamba2", "Mamba-2", "mamba2", {"heads": _HEADS, "states": _COUNT}, without=_NO_PRODUCT,
-        properties=("linear", "continuous-time"), recurrent_matrix=False,
+        properties=("gated", "linear", "continuous-time"), memory_gates=False, recurrent_matrix=False,
     ),
     "rwkv6": CellRow(
         "matrix.RWKV6", "RWKV-6", "rwkv6", {"heads": _HEADS, "rank": _COUNT}, _LOW_RANK, without=_NO_PRODUCT,
-        properties=("gated", "linear"),
+        properties=("gated", "linear"), memory_gates=False,
     ),
     "rwkv7": CellRow(
         "delta.RWKV7", "RWKV-7", "rwkv7", {"heads": _HEADS, "rank": _COUNT}, _LOW_RANK, without=_NO_PRODUCT,
-        properties=("gated", "linear"),
+        properties=("gated", "linear"), memory_gates=False,
     ),
     "sru": CellRow(
         "linear.SRU", "simple recurrent unit", "sru", {"activation": ("identity", "tanh")}, without=_NO_PRODUCT,
@@ -179,7 +185,9 @@ CELLS: dict[str, CellRow] = {
         "unitary.FullURNN", "full-capacity unitary RNN", "urnn-full", init=_SPREAD, without=_MATRIX,
         properties=("orthogonal",),
     ),
-    "atr": CellRow("single_gate.ATR", "addition-subtraction twin-gated network", "atr", properties=("gated",)),
+    "atr": CellRow(
+        "single_gate.ATR", "addition-subtraction twin-gated network", "atr", properties=("gated",), memory_gates=False,
+    ),
     "brc": CellRow("bistable.BRC", "bistable recurrent cell", "brc", properties=("gated", "independent"), recurrent_matrix=False),
     "cfn": CellRow("additive.CFN", "chaos-free network", "cfn", properties=("gated",)),
     "cornn": CellRow(
@@ -188,7 +196,7 @@ CELLS: dict[str, CellRow] = {
     ),
     "fastgrnn": CellRow(
         "fast.FastGRNN", "fast gated RNN", "fastgrnn", {"recurrent_rank": _FULL_OR_RANK},
-        properties=("gated",),
+        properties=("gated",), memory_gates=False,
     ),
     "fastrnn": CellRow("fast.FastRNN", "fast RNN", "fastgrnn", {"recurrent_rank": _FULL_OR_RANK}),
     "janet": CellRow(
@@ -207,15 +215,24 @@ CELLS: dict[str, CellRow] = {
         properties=("continuous-time",),
     ),
     "mgu": CellRow("mgu.MGU", "minimal gated unit", "mgu", properties=("gated",)),
-    "mgu1": CellRow("mgu.MGU1", "minimal gated unit, its gate without the input", "mgu-simplified", properties=("gated",)),
+    "mgu1": CellRow(
+        "mgu.MGU1", "minimal gated unit, its gate without the input", "mgu-simplified",
+        properties=("gated",), memory_gates=False,
+    ),
     "mgu2": CellRow(
         "mgu.MGU2", "minimal gated unit, its gate a product of the state alone", "mgu-simplified",
-        properties=("gated",),
+        properties=("gated",), memory_gates=False,
     ),
-    "mgu3": CellRow("mgu.MGU3", "minimal gated unit, its gate a bias alone", "mgu-simplified", properties=("gated",)),
-    "minimalrnn": CellRow("single_gate.MinimalRNN", "MinimalRNN", "minimalrnn", properties=("gated",)),
+    "mgu3": CellRow(
+        "mgu.MGU3", "minimal gated unit, its gate a bias alone", "mgu-simplified",
+        properties=("gated",), memory_gates=False,
+    ),
+    "minimalrnn": CellRow(
+        "single_gate.MinimalRNN", "MinimalRNN", "minimalrnn", properties=("gated",), memory_gates=False,
+    ),
     "miru1": CellRow(
-        "minion.MiRU1", "minion recurrent unit with a reset gate", "miru", {"update": _FRACTION}, properties=("gated",)
+        "minion.MiRU1", "minion recurrent unit with a reset gate", "miru", {"update": _FRACTION},
+        properties=("gated",), memory_gates=False,
     ),
     "miru2": CellRow(
         "minion.MiRU2", "minion recurrent unit without gates", "miru", {"update": _FRACTION, "beta": _FRACTION}
@@ -233,7 +250,7 @@ CELLS: dict[str, CellRow] = {
     ),
     "cfc": CellRow(
         "liquid.CfC", "closed-form continuous-time network", "cfc", {"dt": _UP_TO_TEN, "mode": ("default", "no_gate", "pure")},
-        properties=("gated", "continuous-time", "time-gaps"),
+        properties=("gated", "continuous-time", "time-gaps"), memory_gates=False,
     ),
     "ltc": CellRow(
         "liquid.LTC", "liquid time-constant network", "ltc", {"dt": _UP_TO_TEN, "unfolds": Number(1, 100, whole=True)},
@@ -258,7 +275,7 @@ CELLS: dict[str, CellRow] = {
         {"input": "uniform-0.1", "recurrent": "uniform-1"}, without=_RESERVOIR,
     ),
     "exprnn": CellRow(
-        "unitary.ExpRNN", "orthogonal RNN of an exponential", "exprnn", without=_MATRIX,
+        "unitary.ExpRNN", "orthogonal RNN of an exponential", "exprnn", without=_MATRIX, recurrent_matrix=False,
         properties=("orthogonal",),
     ),
     "lmu": CellRow(
@@ -274,7 +291,7 @@ CELLS: dict[str, CellRow] = {
     ),
     "lstm-mogrifier": CellRow(
         "lstm_variants.MogrifierLSTM", "Mogrifier LSTM", "mogrifier", {"rounds": Number(0, 100, whole=True)},
-        properties=("gated",),
+        properties=("gated",), memory_gates=False,
     ),
     "lstm-multiplicative": CellRow(
         "lstm_variants.MultiplicativeLSTM", "multiplicative LSTM", "lstm-multiplicative",
@@ -286,7 +303,7 @@ CELLS: dict[str, CellRow] = {
     ),
     "lstm-original": CellRow(
         "lstm_variants.OriginalLSTM", "LSTM without a forget gate", "lstm", {"squashing": ("tanh", "logistic")},
-        properties=("gated",),
+        properties=("gated",), memory_gates=False,
     ),
     "lstm-working": CellRow(
         "lstm_variants.WorkingMemoryLSTM", "LSTM with working memory connections", "lstm-working",
@@ -294,10 +311,14 @@ CELLS: dict[str, CellRow] = {
     ),
     "mut1": CellRow("mutated.MUT1", "mutated gated unit 1", "jozefowicz", properties=("gated",)),
     "mut3": CellRow("mutated.MUT3", "mutated gated unit 3", "jozefowicz", properties=("gated",)),
-    "nas": CellRow("lstm_variants.NAS", "cell of a neural architecture search", "nas", properties=("gated",)),
+    "nas": CellRow(
+        "lstm_variants.NAS", "cell of a neural architecture search", "nas", properties=("gated",), memory_gates=False,
+    ),
     "dsgu": CellRow("sgu.DSGU", "deep simple gated unit", "sgu", properties=("gated",)),
     "sgu": CellRow("sgu.SGU", "simple gated unit", "sgu", properties=("gated",)),
-    "sgrn": CellRow("single_gate.SGRN", "simple gated recurrent network", "sgrn", properties=("gated",)),
+    "sgrn": CellRow(
+        "single_gate.SGRN", "simple gated recurrent network", "sgrn", properties=("gated",), memory_gates=False,
+    ),
     "taugru": CellRow(
         "delayed.TauGRU", "GRU with delayed feedback", "taugru", {"delay": _COUNT}, without=_PAST,
         properties=("gated", "continuous-time"),
@@ -324,7 +345,7 @@ FEEDFORWARD: dict[str, CellRow] = {
     "mlp": CellRow(
         "feedforward.FeedForward", "feed-forward network", "rumelhart",
         {"activation": ("tanh", "sigmoid", "relu", "leaky-relu", "prelu", "elu", "mpelu")},
-        {"input": "glorot-uniform"}, without=_NO_TIME,
+        {"input": "glorot-uniform"}, without=_NO_TIME, recurrent_matrix=False,
     ),
 }  # fmt: skip
 """Networks without recurrence. A specification names them where others name a cell."""

@@ -1,21 +1,27 @@
 """FastRNN and FastGRNN (Kusupati, Singh, Bhatia, Kumar, Jain & Varma 2018): a weighted residual sum, and one with a gate.
 
-The recurrent matrix has full rank, or is a product U_1 U_2 of the option `recurrent_rank`. Initial values are those of the
-authors' code (microsoft/EdgeML).
+The recurrent matrix has full rank, or is a product U_1 U_2 of the option `recurrent_rank`. Of the initial values, those of
+alpha, beta, zeta and nu are the authors' (microsoft/EdgeML).
 """
 
 import torch
 from torch import Tensor, nn
 
+from ..errors import RequestError
 from .base import Cell, State
 from .projections import Projection, ProjectionFactory, along, at_every_step
 
 
 class LowRank(Cell):
-    """Base of FastRNN and FastGRNN: computes U h_{t-1}, where U has rank `recurrent_rank`, or full rank if that is 0."""
+    """Base of FastRNN and FastGRNN: computes U h_{t-1}, where U has rank `recurrent_rank`, or full rank if that is 0.
+
+    Raises RequestError for a rank above the number of units.
+    """
 
     def __init__(self, projection: ProjectionFactory, recurrent_rank: int = 0):
         super().__init__(projection)
+        if recurrent_rank > projection.units:
+            raise RequestError(f"A recurrent matrix of {projection.units} units has no rank of {recurrent_rank}.")
         self.down: Projection | None = None
         self.recurrent = projection()
         if recurrent_rank:

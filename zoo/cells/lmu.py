@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from .base import Cell, State
 from .constants import constant
@@ -43,7 +43,8 @@ class LMU(Cell):
     """m_t = A m_{t-1} + B u_t; h_t = tanh(W_x x_t + W_h h_{t-1} + W_m m_t + b_h).
 
     u_t = e_x x_t + e_h h_{t-1} + e_m m_{t-1} + b_u is one number, and m_t has its `order` Legendre coefficients over a
-    window of `theta` steps. A and B are fixed. The authors' code has no biases; ours are those of all input projections.
+    window of `theta` steps. A and B are fixed. e_m starts at zero, as in the authors' code: with a random
+    one, the memory's own feedback makes it unstable. That code has no biases; ours are those of all input projections.
     """
 
     inputs = ("u", "h")
@@ -77,3 +78,6 @@ class LMU(Cell):
         both = torch.cat([m, u.to(m.dtype)], self.axis)
         m = (both.movedim(self.axis, -1) @ matrix.mT).movedim(-1, self.axis)
         return torch.tanh(self.recurrent(h, self.memory(m, new))), m
+
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
+        nn.init.zeros_(self.feedback.weight)

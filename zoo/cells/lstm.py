@@ -12,7 +12,7 @@ from .projections import Projection, ProjectionFactory, at_every_step
 
 
 class LSTM(Cell):
-    """c_t = f c_{t-1} + i z; h_t = o tanh(c_t). "Gating revisited", eq. 16-21.
+    """c_t = f c_{t-1} + i z; h_t = o tanh(c_t). "Gating revisited", eq. 16-21; the forget gate f is Gers et al.'s (2000).
 
     i, f and o are sigmoid(W x_t + U h_{t-1} + b), and z is the tanh of the same form; each has its own W, U and b.
     """
@@ -125,7 +125,7 @@ class PhasedLSTM(PeepholeLSTM):
     The phase is phi = ((t - s) mod tau) / tau. With r = `ratio`, k is 2 phi / r while phi < r / 2, then 2 - 2 phi / r while
     phi < r, then leak * phi. c_t = k c' + (1 - k) c_{t-1} and h_t = k h' + (1 - k) h_{t-1}, where c' and h' are the
     LSTM's. The time t is the third state, a number of steps. The period is tau = e^w; for a task of T steps w starts from
-    U(0, log T) and the shift s from U(0, tau).
+    U(0, log T) and the shift s from U(0, tau). The authors' code leaks in training only; here a trained network leaks, too.
     """
 
     states = ("h", "c", "t")

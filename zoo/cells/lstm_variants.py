@@ -43,7 +43,11 @@ class OriginalLSTM(Cell):
 
 
 class MultiplicativeLSTM(LastApart, LSTM):
-    """An LSTM that sees m_t = (W_m x_t + b_m) (U_m h_{t-1}) in the place of h_{t-1} (Krause, Lu, Murray & Renals 2017)."""
+    """An LSTM that sees m_t = (W_m x_t + b_m) (U_m h_{t-1}) in the place of h_{t-1} (Krause, Lu, Murray & Renals 2017).
+
+    m has no b_m in the paper. The LSTM is that of the authors' later code; their first code has h_t = tanh(o c_t), and a new
+    value without a tanh.
+    """
 
     inputs = ("i", "f", "z", "o", "m")
 

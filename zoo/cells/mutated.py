@@ -13,7 +13,7 @@ from .projections import ProjectionFactory
 
 
 class MUT1(Cell):
-    """h_t = (1 - z) h_{t-1} + z tanh(tanh(W_h x_t) + U_h (r h_{t-1}) + b_h), z = sigmoid(W_z x_t + b_z).
+    """h_t = (1 - z) h_{t-1} + z tanh(tanh(W_h x_t + b) + U_h (r h_{t-1}) + b_h), z = sigmoid(W_z x_t + b_z).
 
     r = sigmoid(W_r x_t + U_r h_{t-1} + b_r). The paper has tanh(x_t), which needs an input as wide as the layer.
     """

@@ -4,7 +4,7 @@ from ..utils.arguments import check_name
 from . import CELLS, ROWS
 
 PROPERTIES = {
-    "gated": "sigmoids of the input or the state decide what is kept or written",
+    "gated": "functions of the input or the state, such as sigmoids, decide what is kept or written",
     "linear": "the new state is a linear function of the old one, so all steps can be computed at once",
     "orthogonal": "the recurrent matrix preserves norms, exactly or nearly",
     "continuous-time": "a step is one of a differential equation",

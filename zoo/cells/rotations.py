@@ -103,7 +103,7 @@ class GORU(LastApart):
     """h_t = z h_{t-1} + (1 - z) modReLU(W_h x_t + r (U h_{t-1}) + b_h), gates r and z (Jing et al. 2019).
 
     U is orthogonal: a product of `capacity` layers of rotations, like the EUNN's without phases. z weighs the old state, as
-    in the paper.
+    in the paper. modReLU has a threshold beside b_h; the authors' code has the threshold alone.
     """
 
     inputs = ("r", "z", "h")

@@ -36,10 +36,17 @@ class CellRow:
     init: dict[str, str] = field(default_factory=dict)
     """Initialisers that the cell needs in place of the general defaults."""
     recurrent_matrix: bool = True
-    """Whether the cell has a recurrent matrix, and so an initialiser of it."""
+    """Whether the cell has a recurrent matrix that a specification's initialiser fills."""
+    memory_gates: bool = True
+    """Whether a gated cell has biases that a specification's gate bias sets, those of `Cell.memory_gates`."""
     layers_inside: bool = False
     """Whether a specification's layers are the depth of one cell, rather than a stack of cells."""
     without: dict[str, str] = field(default_factory=dict)
     """Fields of a specification that the cell cannot have, each with the reason."""
     properties: tuple[str, ...] = ()
     """What the cell has in common with cells of other families, words of zoo.cells.properties.PROPERTIES."""
+
+    @property
+    def gate_bias(self) -> bool:
+        """Whether a specification's gate bias changes anything."""
+        return self.memory_gates and "gated" in self.properties

@@ -19,6 +19,8 @@ class Skipping(Cell):
     that from a state of zeros the first step updates, as with the paper's p_1 = 1.
     """
 
+    float32_states = ("debt",)  # bfloat16 would round small d away, and a unit could skip for ever
+
     def __init__(self, projection: ProjectionFactory):
         super().__init__(projection)
         self.importance = projection.scalars(1, bias=True)
@@ -31,8 +33,9 @@ class Skipping(Cell):
         *old, debt = state
         p = 1 - debt
         u = (p > 0.5).to(p.dtype) + (p - p.detach())
-        new = tuple(u * n + (1 - u) * o for n, o in zip(super().step(x, tuple(old)), old, strict=True))
-        d = torch.sigmoid(self.importance(new[-1]))
+        kept = (1 - u).to(old[0].dtype)
+        new = tuple(torch.lerp(n, o, kept) for n, o in zip(super().step(x, tuple(old)), old, strict=True))
+        d = torch.sigmoid(self.importance(new[-1]).to(p.dtype))
         p = u * d + (1 - u) * (p + torch.minimum(d, 1 - p))
         return *new, 1 - p
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..errors import RequestError
 from .linear import LinearRecurrence, times
 from .projections import ProjectionFactory, along
 
@@ -100,9 +101,11 @@ class S5(LinearRecurrence):
     """y_t = 2 Re(C x_t) + D u_t, x_t = A bar x_{t-1} + B bar u_t, one system for all units (Smith et al. 2023).
 
     `states` is the number of complex numbers, half of the paper's P. A starts as those eigenvalues of the normal part of
-    HiPPO-LegS with positive imaginary parts, or of `blocks` smaller such matrices, each with its own Delta; it is discretised
-    as in S4D. B and D are the input projection; D is a matrix, where the authors' code has a vector, since u need not be as
+    HiPPO-LegS with positive imaginary parts, or of `blocks` smaller such matrices, as equal as can be. Each number has its
+    own Delta; A is discretised as in S4D. B and D are the input projection; D is a matrix, where the authors' code has a vector, since u need not be as
     wide as y. That code starts B and C in the basis of the eigenvectors; here they start as a specification says.
+
+    Raises RequestError for more blocks than states.
     """
 
     inputs = ("re", "im", "d")
@@ -112,6 +115,8 @@ class S5(LinearRecurrence):
 
     def __init__(self, projection: ProjectionFactory, states: int = 32, blocks: int = 1, discretization: str = "zoh"):
         super().__init__(projection)
+        if blocks > states:
+            raise RequestError(f"{states} states cannot form {blocks} blocks.")
         self.count, self.blocks, self.discretization = states, blocks, discretization
         self.log_decay, self.frequency, self.log_step = (nn.Parameter(torch.empty(states)) for _ in range(3))
         self.output = projection.between(2 * states, projection.units, bias=False, norm=False)

@@ -51,7 +51,8 @@ class Init(Spec):
     """How parameters are initialised.
 
     The default is the cell's own initialisation in CELLS or, if the cell has none, Glorot input weights, orthogonal
-    recurrent weights and zero biases.
+    recurrent weights and zero biases. Cells of a grid may share an Init: each takes from it what it has, see
+    CellRow.recurrent_matrix and CellRow.gate_bias.
     """
 
     input: WeightInit | Some[WeightInit] | None = None
@@ -81,7 +82,7 @@ class Init(Spec):
             words["input"] = ", then ".join(self.input)
         if not row.recurrent_matrix:
             words.pop("recurrent", None)
-        if "gated" in row.properties:
+        if row.gate_bias:
             words["gate bias"] = self.gate_bias
         return ", ".join(f"{role}: {word}" for role, word in words.items())
 
