@@ -51,13 +51,10 @@ CELLS: dict[str, CellRow] = {
         "lstm.PeepholeLSTM", "LSTM with peepholes", "lstm-peephole", {"peephole": ("full", "diagonal")}, properties=("gated",),
     ),
     "lstm-coupled": CellRow(
-        "lstm.CoupledLSTM", "LSTM with coupled forget and input gates", "lstm-coupled",
-        properties=("gated",),
+        "lstm.CoupledLSTM", "LSTM with coupled forget and input gates", "lstm-coupled", properties=("gated",),
     ),
     "gru": CellRow("gru.GRU", "gated recurrent unit", "gru", {"reset": ("before", "after")}, properties=("gated",)),
-    "rhn": CellRow(
-        "rhn.RHN", "recurrent highway network", "rhn", layers_inside=True, without=_INSIDE, properties=("gated",),
-    ),
+    "rhn": CellRow("rhn.RHN", "recurrent highway network", "rhn", layers_inside=True, without=_INSIDE, properties=("gated",)),
     "star": CellRow("star.STAR", "stackable recurrent cell", "star", {"shift": Number()}, properties=("gated",)),
     "irnn": CellRow("elman.IRNN", "identity-initialised ReLU RNN", "irnn", init={**_SMALL, "recurrent": "identity"}),
     "rin": CellRow("rin.RIN", "recurrent identity network", "rin", init=_SMALL),
@@ -182,8 +179,7 @@ CELLS: dict[str, CellRow] = {
     ),
     "urnn": CellRow("unitary.URNN", "unitary evolution RNN", "urnn", init=_ANGLES, without=_MATRIX, properties=("orthogonal",)),
     "urnn-full": CellRow(
-        "unitary.FullURNN", "full-capacity unitary RNN", "urnn-full", init=_SPREAD, without=_MATRIX,
-        properties=("orthogonal",),
+        "unitary.FullURNN", "full-capacity unitary RNN", "urnn-full", init=_SPREAD, without=_MATRIX, properties=("orthogonal",),
     ),
     "atr": CellRow(
         "single_gate.ATR", "addition-subtraction twin-gated network", "atr", properties=("gated",), memory_gates=False,
@@ -203,10 +199,7 @@ CELLS: dict[str, CellRow] = {
         "single_gate.JANET", "LSTM with only the forget gate, as its paper has it", "lstm-f", {"beta": Number()},
         properties=("gated",),
     ),
-    "lem": CellRow(
-        "lem.LEM", "long expressive memory", "lem", {"dt": _FRACTION},
-        properties=("gated", "continuous-time"),
-    ),
+    "lem": CellRow("lem.LEM", "long expressive memory", "lem", {"dt": _FRACTION}, properties=("gated", "continuous-time")),
     "ligru": CellRow("single_gate.LiGRU", "light GRU", "ligru", properties=("gated",)),
     "lightru": CellRow("single_gate.LightRU", "light recurrent unit", "lightru", properties=("gated",)),
     "lipschitz": CellRow(
@@ -224,23 +217,17 @@ CELLS: dict[str, CellRow] = {
         properties=("gated",), memory_gates=False,
     ),
     "mgu3": CellRow(
-        "mgu.MGU3", "minimal gated unit, its gate a bias alone", "mgu-simplified",
-        properties=("gated",), memory_gates=False,
+        "mgu.MGU3", "minimal gated unit, its gate a bias alone", "mgu-simplified", properties=("gated",), memory_gates=False,
     ),
-    "minimalrnn": CellRow(
-        "single_gate.MinimalRNN", "MinimalRNN", "minimalrnn", properties=("gated",), memory_gates=False,
-    ),
+    "minimalrnn": CellRow("single_gate.MinimalRNN", "MinimalRNN", "minimalrnn", properties=("gated",), memory_gates=False),
     "miru1": CellRow(
         "minion.MiRU1", "minion recurrent unit with a reset gate", "miru", {"update": _FRACTION},
         properties=("gated",), memory_gates=False,
     ),
-    "miru2": CellRow(
-        "minion.MiRU2", "minion recurrent unit without gates", "miru", {"update": _FRACTION, "beta": _FRACTION}
-    ),
+    "miru2": CellRow("minion.MiRU2", "minion recurrent unit without gates", "miru", {"update": _FRACTION, "beta": _FRACTION}),
     "nbrc": CellRow("bistable.NBRC", "recurrently neuromodulated bistable cell", "brc", properties=("gated",)),
     "ran": CellRow(
-        "additive.RAN", "recurrent additive network", "ran", {"activation": ("tanh", "identity")},
-        properties=("gated",),
+        "additive.RAN", "recurrent additive network", "ran", {"activation": ("tanh", "identity")}, properties=("gated",),
     ),
     "scrn": CellRow("additive.SCRN", "structurally constrained recurrent network", "scrn", {"alpha": _FRACTION}),
     "ugrnn": CellRow("single_gate.UGRNN", "update gate RNN", "intersection", properties=("gated",)),
@@ -266,9 +253,7 @@ CELLS: dict[str, CellRow] = {
         },
         properties=("gated", "time-gaps"),
     ),
-    "clockwork": CellRow(
-        "clockwork.Clockwork", "clockwork RNN", "clockwork", {"modules": _HEADS}, without=_OWN_TIME
-    ),
+    "clockwork": CellRow("clockwork.Clockwork", "clockwork RNN", "clockwork", {"modules": _HEADS}, without=_OWN_TIME),
     "esn": CellRow(
         "reservoir.ESN", "echo state network", "esn",
         {"leak": _FRACTION, "radius": Number(0.0, 100.0), "density": _FRACTION},
@@ -279,8 +264,7 @@ CELLS: dict[str, CellRow] = {
         properties=("orthogonal",),
     ),
     "lmu": CellRow(
-        "lmu.LMU", "Legendre memory unit", "lmu", {"order": _COUNT, "theta": Number(1.0, 1e6)},
-        properties=("continuous-time",),
+        "lmu.LMU", "Legendre memory unit", "lmu", {"order": _COUNT, "theta": Number(1.0, 1e6)}, properties=("continuous-time",),
     ),
     "lstm-controller": CellRow(
         "lstm_variants.ControllerLSTM", "LSTM with a memory controller", "lstm-controller", properties=("gated",)
@@ -294,20 +278,17 @@ CELLS: dict[str, CellRow] = {
         properties=("gated",), memory_gates=False,
     ),
     "lstm-multiplicative": CellRow(
-        "lstm_variants.MultiplicativeLSTM", "multiplicative LSTM", "lstm-multiplicative",
-        properties=("gated",),
+        "lstm_variants.MultiplicativeLSTM", "multiplicative LSTM", "lstm-multiplicative", properties=("gated",),
     ),
     "lstm-ordered": CellRow(
-        "lstm_variants.OrderedLSTM", "ordered-neurons LSTM (ON-LSTM)", "on-lstm", {"chunk": _HEADS},
-        properties=("gated",),
+        "lstm_variants.OrderedLSTM", "ordered-neurons LSTM (ON-LSTM)", "on-lstm", {"chunk": _HEADS}, properties=("gated",),
     ),
     "lstm-original": CellRow(
         "lstm_variants.OriginalLSTM", "LSTM without a forget gate", "lstm", {"squashing": ("tanh", "logistic")},
         properties=("gated",), memory_gates=False,
     ),
     "lstm-working": CellRow(
-        "lstm_variants.WorkingMemoryLSTM", "LSTM with working memory connections", "lstm-working",
-        properties=("gated",),
+        "lstm_variants.WorkingMemoryLSTM", "LSTM with working memory connections", "lstm-working", properties=("gated",),
     ),
     "mut1": CellRow("mutated.MUT1", "mutated gated unit 1", "jozefowicz", properties=("gated",)),
     "mut3": CellRow("mutated.MUT3", "mutated gated unit 3", "jozefowicz", properties=("gated",)),
@@ -316,9 +297,7 @@ CELLS: dict[str, CellRow] = {
     ),
     "dsgu": CellRow("sgu.DSGU", "deep simple gated unit", "sgu", properties=("gated",)),
     "sgu": CellRow("sgu.SGU", "simple gated unit", "sgu", properties=("gated",)),
-    "sgrn": CellRow(
-        "single_gate.SGRN", "simple gated recurrent network", "sgrn", properties=("gated",), memory_gates=False,
-    ),
+    "sgrn": CellRow("single_gate.SGRN", "simple gated recurrent network", "sgrn", properties=("gated",), memory_gates=False),
     "taugru": CellRow(
         "delayed.TauGRU", "GRU with delayed feedback", "taugru", {"delay": _COUNT}, without=_PAST,
         properties=("gated", "continuous-time"),
