@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import struct
 import sys
 import types
 import wave
@@ -137,7 +139,7 @@ def test_other_originals_are_refused_and_nothing_is_written(tmp_path: Path, monk
     with pytest.raises(DataError, match="would not be the file that was measured"):
         conversion.convert("fsdd_8khz_int16.npz", clone)
     (clone / "recordings" / "0_ann_1.wav").write_bytes(b"RIFF and nothing more")
-    with pytest.raises(DataError, match=r"recordings/\*\.wav: not the published files"):
+    with pytest.raises(DataError, match=r"0_ann_1\.wav is not the published file: it is not a WAV file\."):
         conversion.convert("fsdd_8khz_int16.npz", clone)
     with pytest.raises(
         DataError, match=r"has no recordings/\*\.wav\. Give it a copy of https://github\.com/Jakobovski"
@@ -150,6 +152,70 @@ def test_other_originals_are_refused_and_nothing_is_written(tmp_path: Path, monk
     with pytest.raises(UnknownNameError, match=r"Did you mean basic_motions\.npz"):
         conversion.convert("basic_motion.npz", tmp_path)
     assert not (tmp_path / "data").exists()
+
+
+WAV = struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 36, b"WAVE", b"fmt ", 16, 1, 1, 8000, 16000, 2, 16, b"dada", 0x24EE)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content", "words"),
+    [
+        ("fsdd", "0_ann_1.wav", b"", "it is not a WAV file"),
+        ("fsdd", "0_ann_1.wav", WAV, "it is a WAV file that ends before its audio"),
+        ("fsdd", f"{'9' * 23}_ann_1.wav", None, "too large|out of bounds"),
+        ("fsdd", "ann.wav", None, "not enough values"),
+        ("nmnist-small", "train1K.txt", b"", "no data"),
+        ("nmnist-small", "train1K.txt", b"3 1\n99 2\n", r"there is no 99\.bs2, which it lists"),
+        ("nmnist-small", "3.bs2", b"123456", "cannot reshape"),
+        ("japanese-vowels", "Name_TRAIN.ts", b"\xff", "can't decode"),
+        ("japanese-vowels", "Name_TEST.ts", b"@classLabel true b a\n@data\n1,2:3:a\n", "inhomogeneous"),
+    ],
+)
+def test_a_damaged_original_is_named(
+    name: str, file: str, content: bytes | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RNNZOO_DATA", str(tmp_path / "data"))
+    clone = originals(name, tmp_path / "clone", SMALL[name])
+    path = clone / ROOTS[name] / file
+    path.write_bytes((clone / ROOTS[name] / "0_ann_1.wav").read_bytes() if content is None else content)
+    with pytest.raises(DataError) as error:
+        conversion.convert(*DATASETS[name].files, clone)
+    assert str(error.value).startswith(f"{path} is not ")
+    assert re.search(words, str(error.value))
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("fsdd", "0_ann_1.wav"), ("nmnist-small", "test100.txt"), ("nmnist-small", "3.bs2")]
+)
+def test_a_pipe_among_the_originals_is_refused(
+    name: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RNNZOO_DATA", str(tmp_path / "data"))
+    path = originals(name, tmp_path / "clone", SMALL[name]) / ROOTS[name] / file
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(OSError, match=f"it is not a regular file: .*{file}"):
+        conversion.convert(*DATASETS[name].files, tmp_path / "clone")
+
+
+@pytest.mark.parametrize("obstacle", ["folder", "file", "link"])
+def test_a_place_that_cannot_be_written_to_is_refused_before_any_work(
+    obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RNNZOO_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(conversion, "CONVERTERS", {})
+    clone = originals("fsdd", tmp_path / "clone", SMALL["fsdd"])
+    folder = data_folder(DATASETS["fsdd"])
+    if obstacle == "folder":
+        (folder / "fsdd_8khz_int16.npz").mkdir(parents=True)
+    elif obstacle == "file":
+        (tmp_path / "data").write_text("")
+    else:
+        folder.parent.mkdir()
+        folder.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(RequestError, match=r"fsdd_8khz_int16\.npz cannot be written: .* is in the way"):
+        conversion.convert("fsdd_8khz_int16.npz", clone)
 
 
 @pytest.mark.parametrize("name", ["basic-motions", "nmnist-small"])

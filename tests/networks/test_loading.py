@@ -170,6 +170,30 @@ def test_matrices_in_the_place_of_what_they_come_from_are_not_saved(cell: str, t
     same(dict(load(tmp_path / "lstm", device="cpu").state_dict()), dict(eight.state_dict()), 0)
 
 
+def test_a_checkpoint_is_saved_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = saved(build(config("lstm"), device="cpu"), tmp_path)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    other = build(config("gru"), device="cpu")
+    written: list[int] = []
+
+    def full(descriptor: int) -> None:
+        written.append(descriptor)
+        if len(written) == 2:
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="No space left") as error:
+            other.save_pretrained(folder)
+    assert error.value.filename == str(folder / "config.json")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    (tmp_path / "new" / "config.json").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError) as refused:
+        other.save_pretrained(tmp_path / "new")
+    assert refused.value.filename == str(tmp_path / "new" / "config.json")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["config.json"]
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_8_bits_are_those_of_the_stored_weights_in_any_dtype(dtype: torch.dtype, tmp_path: Path) -> None:
     folder = saved(build(config("lstm"), device="cpu"), tmp_path)

@@ -870,6 +870,8 @@ def test_a_name_of_two_studies_is_declared_twice(tmp_path):
     ("layers: [1]\n    units: [3]", "layers: [1, 2000]\n    units: [3]", "2000|1024"),
     ("layers: [1]\n    units: [3]", "layers: [1]\n    units: [3, 0]", "at least 1"),
     ("cell: [rnn, lstm]", "cell: rnn", "tuple|list"),
+    ("cell: [rnn, lstm]", "cell: [rnn, slstm]\n    options: {heads: 1}", "'rnn' has no option 'heads'"),
+    ("cell: [rnn, lstm]", "cell: [lstm, mlp]\n    init: {gate_bias: one}", "'mlp' has no recurrent projections and no gates"),
 ])  # fmt: skip
 def test_a_grid_that_does_not_fit_together(tmp_path, old, new, words):
     message = refusal(tmp_path, edited(old, new))

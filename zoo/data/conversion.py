@@ -7,34 +7,61 @@ sha256 is locked in cards/lock.json.
 import hashlib
 import io
 import warnings
-import wave
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy
 from numpy.typing import NDArray
 
-from ..errors import DataError, RequestError
+from ..errors import DataError, RequestError, ZooError, first_line
 from ..registry import load_registry
 from ..utils import files
 from ..utils.arguments import check_name
+from . import wav
 from .originals import data_folder, is_locked
 
 Arrays = dict[str, Any]
 """The arrays of an .npz by name, in their order in the file."""
+LARGEST = 2**28
+"""Bytes that one published file may have."""
+RATE = 8000
+"""Samples per second of the recordings."""
+
+
+@contextmanager
+def _original(path: Path) -> Iterator[bytes]:
+    """Yield the content of a published file. Raises DataError if the block finds that it is not one, and OSError."""
+    content = files.read_regular(path, LARGEST)
+    with _blamed(path), warnings.catch_warnings(action="error"):
+        yield content
+
+
+@contextmanager
+def _blamed(path: Path) -> Iterator[None]:
+    """Turn whatever a reader of files raises within the block into a DataError about `path`."""
+    try:
+        yield
+    except (ZooError, OSError, MemoryError):
+        raise
+    except wav.WavError as error:
+        raise DataError(f"{path} is not the published file: it {error}. Copy it again.") from error
+    except Exception as error:
+        raise DataError(f"{path} is not as it was published ({first_line(error)}). Copy it again.") from error
 
 
 def recordings(paths: list[Path]) -> Arrays:
     """Return the arrays of WAV files of 16 bits that are called DIGIT_SPEAKER_INDEX.wav. See zoo.data.speech.FSDD."""
-    audio = []
+    audio, names = [], []
     for path in paths:
-        with wave.open(str(path)) as file:
-            audio.append(numpy.frombuffer(file.readframes(file.getnframes()), "int16"))
-    digits, speakers, indices = zip(*(path.stem.split("_") for path in paths), strict=True)
+        with _original(path) as content:
+            audio.append(wav.read(content, RATE).numpy())
+            digit, speaker, index = path.stem.split("_")
+            names.append((numpy.int64(digit), speaker, numpy.int64(index)))
+    digits, speakers, indices = map(numpy.array, zip(*names, strict=True))
     return {
-        "audio": numpy.concatenate(audio), "offsets": _offsets(audio), "digit": numpy.array(digits, "int64"),
-        "speaker": numpy.array(speakers), "index": numpy.array(indices, "int64"),
+        "audio": numpy.concatenate(audio), "offsets": _offsets(audio), "digit": digits, "speaker": speakers, "index": indices,
     }  # fmt: skip
 
 
@@ -46,8 +73,15 @@ def events(paths: list[Path]) -> Arrays:
     arrays: Arrays = {}
     by_number = {path.stem: path for path in paths}
     for part, title in (("train", "train1K.txt"), ("test", "test100.txt")):
-        numbers, labels = numpy.loadtxt(paths[0].with_name(title), "int64", unpack=True, ndmin=2)
-        clips = [numpy.frombuffer(by_number[str(n)].read_bytes(), "uint8").reshape(-1, 5) for n in numbers]
+        clips = []
+        with _original(paths[0].with_name(title)) as content:
+            numbers, labels = numpy.loadtxt(io.BytesIO(content), "int64", unpack=True, ndmin=2)
+            absent = [f"{n}.bs2" for n in numbers if str(n) not in by_number]
+            if absent:
+                raise ValueError(f"there is no {absent[0]}, which it lists")
+        for number in numbers:
+            with _original(by_number[str(number)]) as content:
+                clips.append(numpy.frombuffer(content, "uint8").reshape(-1, 5))
         x, y, high, middle, low = numpy.concatenate(clips).T
         time = (high & 127).astype("int32") << 16 | middle.astype("int32") << 8 | low
         columns = (x, y, high >> 7, time, _offsets(clips), labels, numbers)
@@ -64,18 +98,19 @@ def series(paths: list[Path]) -> Arrays:
     arrays: Arrays = {}
     for part in ("train", "test"):
         (path,) = (path for path in paths if path.stem.lower().endswith(f"_{part}"))
-        header, _, body = path.read_text(encoding="utf-8").partition("@data")
-        (classes,) = (line.split()[2:] for line in header.splitlines() if line.lower().startswith("@classlabel"))
-        rows = [line.rsplit(":", 1) for line in body.split()]
-        values = [
-            numpy.array([feature.split(",") for feature in row.split(":")], "float64").T.astype("float32")
-            for row, _ in rows
-        ]
-        arrays |= {} if "classes" in arrays else {"classes": numpy.array(classes)}
-        arrays |= {
-            f"{part}_X": numpy.concatenate(values), f"{part}_offsets": _offsets(values),
-            f"{part}_y": numpy.array([classes.index(label) for _, label in rows]),
-        }  # fmt: skip
+        with _original(path) as content:
+            header, _, body = content.decode().partition("@data")
+            (classes,) = (line.split()[2:] for line in header.splitlines() if line.lower().startswith("@classlabel"))
+            rows = [line.rsplit(":", 1) for line in body.split()]
+            values = [
+                numpy.array([feature.split(",") for feature in row.split(":")], "float64").T.astype("float32")
+                for row, _ in rows
+            ]
+            arrays |= {} if "classes" in arrays else {"classes": numpy.array(classes)}
+            arrays |= {
+                f"{part}_X": numpy.concatenate(values), f"{part}_offsets": _offsets(values),
+                f"{part}_y": numpy.array([classes.index(label) for _, label in rows]),
+            }  # fmt: skip
     return arrays
 
 
@@ -114,8 +149,8 @@ def _offsets(parts: list[NDArray[Any]]) -> NDArray[numpy.int64]:
 def convert(file: str, folder: Path) -> Path:
     """Make the .npz called `file` from the published files below `folder`, and return its path.
 
-    Raises UnknownNameError for another file, RequestError if there is no such folder, and DataError if the files are missing
-    or damaged, or if the result is not the locked one.
+    Raises UnknownNameError for another file, RequestError if there is no such folder or no place for the .npz, DataError if the files are missing or
+    damaged, or if the result is not the locked one, and OSError for a file that cannot be read or written.
     """
     datasets = {name: each for each in load_registry().datasets.values() if each.originals for name in each.files}
     check_name("file", file, datasets)
@@ -126,17 +161,18 @@ def convert(file: str, folder: Path) -> Path:
     paths = sorted(folder.glob(dataset.originals))
     if not paths:
         raise DataError(f"{folder} has no {dataset.originals}. Give it a copy of {dataset.url}.")
+    path = data_folder(dataset) / file
+    if path.is_dir() or (obstacle := files.obstacle(path.parent)):
+        raise RequestError(f"{path} cannot be written: {path if path.is_dir() else obstacle} is in the way. Remove it.")
+    for each in paths:
+        files.open_regular(each).close()
     content = io.BytesIO()
-    try:
+    with _blamed(folder / dataset.originals):
         numpy.savez_compressed(content, **CONVERTERS[paths[0].suffix](paths))
-    except (ValueError, KeyError, EOFError, wave.Error) as error:
-        raise DataError(f"{folder / dataset.originals}: not the published files ({error}). Copy them again.") from error
     if not is_locked(dataset, file, hashlib.sha256(content.getvalue()).hexdigest()):
         raise DataError(
             f"{file} would not be the file that was measured (sha256 differs): the files in {folder} are of another version, "
             "or this Python's zlib compresses in another way. Nothing was written."
         )
-    path = data_folder(dataset) / file
-    path.parent.mkdir(parents=True, exist_ok=True)
     files.atomic_write(path, content.getvalue())
     return path

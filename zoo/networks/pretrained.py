@@ -71,10 +71,10 @@ def load_weights(network: ConfiguredModule, path: Path) -> None:
 
 
 def save(network: ConfiguredModule, folder: Path) -> None:
-    """Write a network's checkpoint into `folder`, in float32, each file atomically. Equal weights give equal bytes.
+    """Write a network's checkpoint into `folder`, in float32: all of its files or none. Equal weights give equal bytes.
 
-    Raises CheckpointError if the network's tensors are not those that its config asks for, or a value is infinite or NaN; and
-    RequestError for a network on the meta device.
+    Raises CheckpointError if the network's tensors are not those that its config asks for, or a value is infinite or NaN;
+    RequestError for a network on the meta device; and OSError.
     """
     if network.device.type == "meta":
         raise RequestError(
@@ -94,13 +94,13 @@ def save(network: ConfiguredModule, folder: Path) -> None:
         )
     if problems := tensors.differences(state, state, finite=True):
         raise CheckpointError(f"{network.config.name} was not saved: {problems}.")
-    tensors.write_tensors(folder / tensors.FILE, state)
+    config = json.dumps(network.config.model_dump(mode="json"), indent=2) + "\n"
+    contents = {tensors.FILE: tensors.content(state), configs.FILE: config.encode()}
+    if network.tokenizer is not None:
+        contents[tokenizer.FILE] = network.tokenizer.content()
+    files.write_together(folder, contents)
     if network.tokenizer is None:
         (folder / tokenizer.FILE).unlink(missing_ok=True)  # another network may have left one
-    else:
-        files.atomic_write(folder / tokenizer.FILE, network.tokenizer.content())
-    config = json.dumps(network.config.model_dump(mode="json"), indent=2) + "\n"
-    files.atomic_write(folder / configs.FILE, config.encode())
 
 
 def _plain_maps(network: ConfiguredModule) -> dict[str, bool]:

@@ -10,7 +10,7 @@ import signal
 import stat
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -29,8 +29,16 @@ _SCRATCH: set[str] = set()  # the folders of `scratch_folder` that exist
 
 @contextmanager
 def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """Create a folder in `parent` for files in the making; remove it in the end, with what is still in it."""
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as name:
+    """Create a folder in `parent` for files in the making; remove it in the end, with what is still in it.
+
+    Raises OSError, whose `filename` is `parent`, if the folder cannot be created.
+    """
+    try:
+        scratch = tempfile.TemporaryDirectory(prefix=prefix, dir=parent)
+    except OSError as error:
+        error.filename = os.fspath(parent)
+        raise
+    with scratch as name:
         _SCRATCH.add(name)
         try:
             yield Path(name)
@@ -42,6 +50,11 @@ def remove_scratch() -> None:
     """Remove the folders of `scratch_folder`, before a process ends at once."""
     for name in _SCRATCH:
         shutil.rmtree(name, ignore_errors=True)
+
+
+def obstacle(folder: Path) -> Path | None:
+    """Return the file, or the link to nothing, that stands where `folder` or one of its parents would be; None without one."""
+    return next((path for path in (folder, *folder.parents) if os.path.lexists(path) and not path.is_dir()), None)
 
 
 def atomic_write(path: Path, content: bytes) -> None:
@@ -62,6 +75,26 @@ def atomic_write(path: Path, content: bytes) -> None:
         raise
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files into `folder`, which is created if needed. If one of them cannot be written, none is changed.
+
+    contents: by name. Raises OSError, whose `filename` is the path of a file or the folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in (folder / name for name in contents):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    with scratch_folder(folder, ".writing-") as scratch:
+        for name, content in contents.items():
+            try:
+                atomic_write(scratch / name, content)
+            except OSError as error:
+                error.filename = os.fspath(folder / name)
+                raise
+        for name in contents:
+            os.replace(scratch / name, folder / name)
 
 
 def remove_partials(path: Path) -> None:

@@ -1,11 +1,13 @@
 """The style of all figures, and saving figures reproducibly. Needs matplotlib (the extra `plots`)."""
 
+import io
 import textwrap
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ..errors import MissingExtraError, RequestError
+from . import files
 from .version import __version__
 
 FORMATS = ("svg", "png", "pdf")
@@ -26,7 +28,7 @@ def save(figure: Any, path: Path, mark: str, dpi: int = 200) -> None:
     """Save a figure in the format of the path's suffix. The same figure gives the same bytes on every day.
 
     mark: text stored in the metadata of an SVG or PNG, which a later run reads to see whether the picture is outdated. Raises
-    what `picture_format` raises.
+    what `picture_format` raises, and OSError; a picture that was there then stays.
     """
     suffix = picture_format(path)
     metadata = {
@@ -34,7 +36,9 @@ def save(figure: Any, path: Path, mark: str, dpi: int = 200) -> None:
         "png": {"Software": f"rnnzoo {__version__}", "Identifier": mark},
     }.get(suffix)
     resolution = {} if suffix == "svg" else {"dpi": dpi}
-    figure.savefig(path, format=suffix, metadata=metadata, bbox_inches="tight", **resolution)
+    content = io.BytesIO()
+    figure.savefig(content, format=suffix, metadata=metadata, bbox_inches="tight", **resolution)
+    files.atomic_write(path, content.getvalue())
 
 
 def picture_format(path: Path) -> str:

@@ -183,9 +183,13 @@ class Grid(Spec):
         ]
 
     @model_validator(mode="after")
-    def _cells_exist(self) -> "Grid":
+    def _models_are_whole(self) -> "Grid":
         for cell in self.cell:
             cell_row(cell)
+        try:
+            self.models  # noqa: B018 (it is computed once, here)
+        except ValidationError as error:
+            raise refusal("Grid", all_faults(error)) from error
         return self
 
     def _problems(self) -> Iterator[str]:
