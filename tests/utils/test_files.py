@@ -28,3 +28,19 @@ def test_a_file_system_without_locks_is_used_without(
     monkeypatch.setattr(fcntl, "flock", refuse)
     with files.exclusive_lock(tmp_path, wait=False):
         pass
+
+
+def test_a_place_without_permission_is_found_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.check_writable(tmp_path / "new" / "folder")
+    monkeypatch.setattr(files.os, "access", lambda path, mode: path != tmp_path)
+    with pytest.raises(PermissionError) as error:
+        files.check_writable(tmp_path / "new" / "folder")
+    assert error.value.filename == str(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_are_written_together_into_a_new_folder(tmp_path: Path) -> None:
+    files.write_together(tmp_path / "new", {"a": b"1", "b": b""})
+    assert {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()} == {"a": b"1", "b": b""}
+    assert files.obstacle(tmp_path / "new" / "a" / "b") == tmp_path / "new" / "a"
+    assert files.obstacle(tmp_path / "new" / "c") is None

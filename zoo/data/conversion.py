@@ -164,6 +164,7 @@ def convert(file: str, folder: Path) -> Path:
     path = data_folder(dataset) / file
     if path.is_dir() or (obstacle := files.obstacle(path.parent)):
         raise RequestError(f"{path} cannot be written: {path if path.is_dir() else obstacle} is in the way. Remove it.")
+    files.check_writable(path.parent)
     for each in paths:
         files.open_regular(each).close()
     content = io.BytesIO()

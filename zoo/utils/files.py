@@ -57,6 +57,13 @@ def obstacle(folder: Path) -> Path | None:
     return next((path for path in (folder, *folder.parents) if os.path.lexists(path) and not path.is_dir()), None)
 
 
+def check_writable(folder: Path) -> None:
+    """Raise PermissionError if the user may not write to `folder` or, where it does not exist, create it. For use before long work."""
+    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(place))
+
+
 def atomic_write(path: Path, content: bytes) -> None:
     """Write `content` to `path`, creating the folder if needed. Readers see the whole old file or the whole new file.
 

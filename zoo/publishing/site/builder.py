@@ -45,7 +45,7 @@ def build(
     """
     check_extra()
     earlier = _earlier(out)
-    _list(out, earlier)  # a folder that cannot be written to fails here, before any work
+    files.check_writable(out)
     from . import pages
     from .live import Compiler
     from .templating import Site
