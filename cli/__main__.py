@@ -13,7 +13,7 @@ IMPORTING = "<frozen importlib._bootstrap>"
 def main() -> None:
     """Run the command line and exit. Ctrl-C and SIGTERM exit with 130, while modules are being imported, too.
 
-    One process of several exits without finalizing Python: a thread of Gloo that needs Python then would abort the process.
+    A process beside others exits without finalizing Python: a thread of Gloo that needs Python then would abort the process.
     """
     usual = signal.default_int_handler, signal.SIG_DFL  # a signal with another handler is ignored, as in the background
     for number in SIGNALS:
@@ -26,8 +26,10 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except SystemExit as end:
-        if "WORLD_SIZE" in os.environ:  # of torchrun and `accelerate launch`
-            _exit_after_flushing(end.code if isinstance(end.code, int) else int(end.code is not None))
+        if os.environ.get("WORLD_SIZE", "1") != "1" and not isinstance(
+            end.code, str
+        ):  # of torchrun, `accelerate launch`
+            _exit_after_flushing(int(end.code or 0))
         raise
     finally:
         for number in SIGNALS:
@@ -48,11 +50,11 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _exit_after_flushing(code: int) -> None:
-    for stream in sys.stdout, sys.stderr:
+    for stream in sys.stderr, sys.stdout:
         try:
             stream.flush()
-        except OSError:
-            code = code or 1
+        except (OSError, ValueError):  # ValueError: it is closed
+            code = code or int(stream is sys.stdout)
     os._exit(code)
 
 

@@ -18,7 +18,7 @@ from typer import Exit
 
 from zoo import registry
 from zoo.errors import ZooError, first_line
-from zoo.utils import paths, provenance
+from zoo.utils import files, paths, provenance
 from zoo.utils.text import counted
 from zoo.utils.version import __version__
 
@@ -246,8 +246,9 @@ def _cache() -> Finding:
     if isinstance(constants, Exception):
         return Finding("cache", first_line(constants), "broken", "pip install --force-reinstall huggingface-hub")
     folder = Path(constants.HF_HUB_CACHE)
-    parent = next(path for path in (folder, *folder.parents) if path.exists())
     offline = ", offline (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else ""
-    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+    try:
+        files.check_writable(folder)
+    except OSError:
         return Finding("cache", f"{folder} is not writable{offline}", "missing", "set HF_HOME to a writable folder")
     return Finding("cache", f"{folder}{offline}")

@@ -218,6 +218,15 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_any_work(
         conversion.convert("fsdd_8khz_int16.npz", clone)
 
 
+def test_a_place_without_permission_is_found_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RNNZOO_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(conversion, "CONVERTERS", {})
+    clone = originals("fsdd", tmp_path / "clone", SMALL["fsdd"])
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(PermissionError, match=re.escape(str(tmp_path))):
+        conversion.convert("fsdd_8khz_int16.npz", clone)
+
+
 @pytest.mark.parametrize("name", ["basic-motions", "nmnist-small"])
 def test_incomplete_originals_are_refused(name: str, tmp_path: Path) -> None:
     (file,), pattern = DATASETS[name].files, DATASETS[name].originals

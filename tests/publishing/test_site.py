@@ -200,7 +200,11 @@ def test_wrong_folders_and_missing_packages(run: Run, tmp_path: Path, monkeypatc
     code, _, err = run("site", "--out", str(tmp_path))
     assert (code, "no build of the site wrote" in err) == (2, True)
     code, _, err = run("site", "--out", str(tmp_path / "mine.txt"))
-    assert (code, "is a file" in err) == (2, True)
+    assert (code, "is not a folder" in err) == (2, True)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "access", lambda path, mode: False)
+        code, _, err = run("site", "--out", str(tmp_path / "new"))
+        assert (code, f"{tmp_path}: Permission denied" in err) == (1, True)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
     broken = tmp_path / "broken"
     broken.mkdir()

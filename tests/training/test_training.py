@@ -666,7 +666,7 @@ def test_a_file_is_no_folder_for_a_run(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo()
     (tmp_path / "run").write_text("mine")
     for out in (tmp_path / "run", tmp_path / "run" / "deeper"):
-        with pytest.raises(RequestError, match=r"is a file or is below a file\. Choose a folder for the run"):
+        with pytest.raises(RequestError, match=r"is not a folder\. Choose another folder for the run"):
             train(registry.find(NAME), out, device="cpu")
     assert (tmp_path / "run").read_text() == "mine"
 

@@ -100,7 +100,7 @@ def test_patterns_are_texts(bad: Any) -> None:
 def forms(x: Tensor) -> dict[str, Tensor]:
     """What a tensor of the right shape can still be that no network reads."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # torch calls nested tensors a prototype, once a process
+        warnings.simplefilter("ignore", UserWarning)  # torch calls nested tensors a prototype
         nested = torch.nested.nested_tensor(list(x))
     return {
         "is on cpu": x.to("meta"),

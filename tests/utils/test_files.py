@@ -37,6 +37,9 @@ def test_a_place_without_permission_is_found_before_any_work(tmp_path: Path, mon
         files.check_writable(tmp_path / "new" / "folder")
     assert error.value.filename == str(tmp_path)
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError):
+        files.check_writable(tmp_path / "file" / "folder")
 
 
 def test_files_are_written_together_into_a_new_folder(tmp_path: Path) -> None:

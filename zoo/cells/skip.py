@@ -33,8 +33,8 @@ class Skipping(Cell):
         *old, debt = state
         p = 1 - debt
         u = (p > 0.5).to(p.dtype) + (p - p.detach())
-        kept = (1 - u).to(old[0].dtype)
-        new = tuple(torch.lerp(n, o, kept) for n, o in zip(super().step(x, tuple(old)), old, strict=True))
+        taken = u.to(old[0].dtype)
+        new = tuple(taken * n + (1 - taken) * o for n, o in zip(super().step(x, tuple(old)), old, strict=True))
         d = torch.sigmoid(self.importance(new[-1]).to(p.dtype))
         p = u * d + (1 - u) * (p + torch.minimum(d, 1 - p))
         return *new, 1 - p

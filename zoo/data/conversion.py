@@ -25,16 +25,19 @@ from .originals import data_folder, is_locked
 Arrays = dict[str, Any]
 """The arrays of an .npz by name, in their order in the file."""
 LARGEST = 2**28
-"""Bytes that one published file may have."""
+"""Bytes that one published file may have, but for a table of R."""
 RATE = 8000
 """Samples per second of the recordings."""
 
 
 @contextmanager
 def _original(path: Path) -> Iterator[bytes]:
-    """Yield the content of a published file. Raises DataError if the block finds that it is not one, and OSError."""
+    """Yield the content of a published file. Raises OSError, and DataError if the block cannot read it."""
     content = files.read_regular(path, LARGEST)
-    with _blamed(path), warnings.catch_warnings(action="error"):
+    with (
+        _blamed(path),
+        warnings.catch_warnings(action="error", category=UserWarning),
+    ):  # numpy's of a list without lines
         yield content
 
 
@@ -43,7 +46,7 @@ def _blamed(path: Path) -> Iterator[None]:
     """Turn whatever a reader of files raises within the block into a DataError about `path`."""
     try:
         yield
-    except (ZooError, OSError, MemoryError):
+    except (ZooError, OSError, MemoryError, ImportError):
         raise
     except wav.WavError as error:
         raise DataError(f"{path} is not the published file: it {error}. Copy it again.") from error
@@ -162,11 +165,11 @@ def convert(file: str, folder: Path) -> Path:
     if not paths:
         raise DataError(f"{folder} has no {dataset.originals}. Give it a copy of {dataset.url}.")
     path = data_folder(dataset) / file
-    if path.is_dir() or (obstacle := files.obstacle(path.parent)):
-        raise RequestError(f"{path} cannot be written: {path if path.is_dir() else obstacle} is in the way. Remove it.")
+    if place := path if path.is_dir() else files.obstacle(path.parent):
+        raise RequestError(f"{path} cannot be written: {place} is in the way. Remove it.")
     files.check_writable(path.parent)
     for each in paths:
-        files.open_regular(each).close()
+        files.open_regular(each).close()  # a reader would wait for ever for what a pipe brings
     content = io.BytesIO()
     with _blamed(folder / dataset.originals):
         numpy.savez_compressed(content, **CONVERTERS[paths[0].suffix](paths))

@@ -52,7 +52,6 @@ def draw(results: TitledResults, plot: str, path: Path) -> None:
     picture_format(path)
     import matplotlib
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
         figure = PLOTS[plot](results)
         settings = [dict(result.setting) for _, result in results]

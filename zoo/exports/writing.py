@@ -65,8 +65,10 @@ def export(
     config = model.config if isinstance(model, Network) else checkpoint.config  # type: ignore[union-attr]
     kinds = _check_request(format, config, graph, opset, quantize)
     folder = Path(path_of("The folder of exported files", out))
-    if folder.exists() and not folder.is_dir():
-        raise RequestError(f"The folder of exported files, {folder}, is a file. Choose another folder.")
+    if place := files.obstacle(folder):
+        raise RequestError(
+            f"The folder of exported files cannot be {folder}: {place} is a file. Choose another folder."
+        )
     names = [file_name(format, kind, config.name) for kind in kinds]
     for path in [folder / name for name in (*names, f"{config.name}.{configs.VOCABULARY}")]:
         if path.is_dir():

@@ -95,10 +95,8 @@ def save(network: ConfiguredModule, folder: Path) -> None:
     if problems := tensors.differences(state, state, finite=True):
         raise CheckpointError(f"{network.config.name} was not saved: {problems}.")
     config = json.dumps(network.config.model_dump(mode="json"), indent=2) + "\n"
-    contents = {tensors.FILE: tensors.content(state), configs.FILE: config.encode()}
-    if network.tokenizer is not None:
-        contents[tokenizer.FILE] = network.tokenizer.content()
-    files.write_together(folder, contents)
+    words = {} if network.tokenizer is None else {tokenizer.FILE: network.tokenizer.content()}
+    files.write_together(folder, {tensors.FILE: tensors.content(state), **words, configs.FILE: config.encode()})
     if network.tokenizer is None:
         (folder / tokenizer.FILE).unlink(missing_ok=True)  # another network may have left one
 

@@ -17,8 +17,8 @@ def create(folder: Path) -> list[Path]:
     Raises RequestError, before anything is written, if one of the files exists already or `folder` is a file, and OSError if
     writing fails.
     """
-    if folder.exists() and not folder.is_dir():
-        raise RequestError(f"{folder} is a file, not a folder. Choose another name.")
+    if place := files.obstacle(folder):
+        raise RequestError(f"{place} is a file, not a folder. Choose another name.")
     if there := [name for name in FILES if (folder / name).exists()]:
         raise RequestError(f"{folder} has {' and '.join(there)} already; nothing was written. Choose another folder.")
     (folder / "cards").mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,6 @@ def against_depth(rows: Sequence[Row], path: Path) -> None:
             "There is nothing to plot: no matching model has a reported or measured figure. Choose other models, for example "
             "by another task, cell or paper."
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
         figure = _draw(rows)
         save(figure, path, digest(rows))

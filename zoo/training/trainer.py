@@ -60,8 +60,8 @@ def train(
     refuses the network; StorageError if another process trains in `out`; KeyboardInterrupt, after saving, on SIGINT or SIGTERM.
     """
     flush_denormals()  # before anything runs in parallel
-    if files.obstacle(out):
-        raise RequestError(f"{out} is a file or is below a file. Choose a folder for the run.")
+    if place := files.obstacle(out):
+        raise RequestError(f"{place} is not a folder. Choose another folder for the run.")
     if stop_after is not None and stop_after < 1:
         raise RequestError(f"The epoch to stop after must be at least 1; got {stop_after}.")
     run = TrainingRun(entry, out, overrides or {}, device, recorders)

@@ -58,8 +58,10 @@ def obstacle(folder: Path) -> Path | None:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise PermissionError if the user may not write to `folder` or, where it does not exist, create it. For use before long work."""
+    """Raise OSError if the user may not write to `folder` or, where there is none, create it: before long work."""
     place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not place.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(place))
     if not os.access(place, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(place))
 
@@ -69,43 +71,40 @@ def atomic_write(path: Path, content: bytes) -> None:
 
     Raises OSError, whose `filename` is `path`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")  # unique: writers do not collide
+    write_together(path.parent, {path.name: content})
+
+
+def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files into `folder`, creating it if needed. None takes the place of an older one until all are on the disk.
+
+    contents: by name. Raises OSError, whose `filename` is the path of the file.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    partials: dict[Path, Path] = {}
     try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        for name, content in contents.items():
+            path = folder / name
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            partials[path] = path.with_name(
+                f".{path.name}.{secrets.token_hex(4)}.partial"
+            )  # unique: writers do not collide
+            with partials[path].open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        for path, partial in partials.items():
+            os.replace(partial, path)
     except OSError as error:
         error.filename, error.filename2 = os.fspath(path), None  # if the disk is full, the system names no file
         raise
     finally:
-        partial.unlink(missing_ok=True)
-
-
-def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files into `folder`, which is created if needed. If one of them cannot be written, none is changed.
-
-    contents: by name. Raises OSError, whose `filename` is the path of a file or the folder.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in (folder / name for name in contents):
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    with scratch_folder(folder, ".writing-") as scratch:
-        for name, content in contents.items():
-            try:
-                atomic_write(scratch / name, content)
-            except OSError as error:
-                error.filename = os.fspath(folder / name)
-                raise
-        for name in contents:
-            os.replace(scratch / name, folder / name)
+        for partial in partials.values():
+            partial.unlink(missing_ok=True)
 
 
 def remove_partials(path: Path) -> None:
-    """Remove the partial files that processes left when they were killed during `atomic_write(path, ...)`."""
+    """Remove the partial files that processes left when they were killed while writing `path`."""
     for partial in path.parent.glob(f".{path.name}.*.partial"):
         partial.unlink(missing_ok=True)
 

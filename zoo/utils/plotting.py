@@ -25,7 +25,7 @@ def add_caption(figure: Any, text: str) -> None:
 
 
 def save(figure: Any, path: Path, mark: str, dpi: int = 200) -> None:
-    """Save a figure in the format of the path's suffix. The same figure gives the same bytes on every day.
+    """Save a figure in the format of the path's suffix, creating the folder. The same figure gives the same bytes on every day.
 
     mark: text stored in the metadata of an SVG or PNG, which a later run reads to see whether the picture is outdated. Raises
     what `picture_format` raises, and OSError; a picture that was there then stays.

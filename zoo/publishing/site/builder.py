@@ -41,7 +41,7 @@ def build(
     report: called with the number of models compiled so far, the number of all, and the name of the present one.
 
     Raises MissingExtraError without the extra `site`, RequestError for a folder that has other files, CheckpointError if a
-    file to download differs from its pin, and with onnx the errors of `zoo.export`.
+    file to download differs from its pin, OSError for a folder that cannot be written to, and with onnx the errors of `zoo.export`.
     """
     check_extra()
     earlier = _earlier(out)
@@ -76,11 +76,11 @@ def check_extra() -> None:
 
 
 def _earlier(out: Path) -> set[str]:
-    """Return the paths that an earlier build wrote to `out`. Raises RequestError if `out` is a file or has other content."""
+    """Return the paths that an earlier build wrote to `out`. Raises RequestError for other content, or a file in the way."""
+    if place := files.obstacle(out):
+        raise RequestError(f"{place} is not a folder, but --out must name one. Choose a new or empty folder.")
     if not out.exists():
         return set()
-    if not out.is_dir():
-        raise RequestError(f"{out} is a file, but --out must name a folder. Choose a new or empty folder.")
     manifest = out / MANIFEST
     if manifest.exists():
         try:
