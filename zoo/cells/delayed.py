@@ -13,8 +13,8 @@ class TauGRU(LastApart):
     """h_t = (1 - g) h_{t-1} + g (u + a z), u and z candidates of h_{t-1} and of h_{t-1-delay}, gates g and a.
 
     u = tanh(W_u x_t + U_u h_{t-1} + b_u), z = tanh(W_z x_t + U_z h_{t-1-delay} + b_z); g and a are the sigmoids of a W x_t
-    + U h_{t-1} + b of their own. The second state has the last `delay` states before h_{t-1}, the latest first. The
-    paper's factors alpha and beta of u and z, and its step size, are 1.
+    + U h_{t-1} + b of their own. The second state has the last `delay` states before h_{t-1}, the latest first. The paper's
+    factors alpha and beta of u and z, and its step size, are 1.
     """
 
     inputs = ("u", "g", "a", "z")

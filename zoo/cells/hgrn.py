@@ -14,10 +14,10 @@ class HGRN(LinearRecurrence):
     """h_t = l_t e^(i theta) h_{t-1} + (1 - l_t) c_t, l_t = g + (1 - g) sigmoid(W_mu x) (Qin et al. 2023).
 
     The HGRU of the paper: h and c are complex, both parts of c_t are SiLU(W_c x), theta does not depend on the input, and g
-    is the lower bound of the forget gates. o_t = W_o (sigmoid(W_g x) * [Re h_t, Im h_t]). The paper ties the g of all layers
-    by a cumulative softmax over depth; here each layer learns its own, sigmoid(bound), from 0.5. The layer norm that the
-    authors' code has before W_o is left to blocks; W_o has no bias here. Of the three versions of that code, the first has SiLU for the output
-    gate's sigmoid.
+    is the lower bound of the forget gates. o_t = W_o (sigmoid(W_g x) * [Re h_t, Im h_t]). The paper ties the g of all
+    layers by a cumulative softmax over depth; here each layer learns its own, sigmoid(bound), from 0.5. The layer norm that
+    the authors' code has before W_o is left to blocks; W_o has no bias here. Of the three versions of that code, the first
+    has SiLU for the output gate's sigmoid.
     """
 
     inputs = ("mu", "re", "im", "g_re", "g_im")

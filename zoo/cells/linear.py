@@ -190,9 +190,10 @@ def log_of_power(decay: Tensor) -> Tensor:
 class RGLRU(LinearRecurrence):
     """h_t = a h_{t-1} + sqrt(1 - a^2) (i * W x), a = sigmoid(decay)^(8 r) (De et al. 2024, eq. 1-4: the RG-LRU of Griffin).
 
-    r = sigmoid(W_r x), i = sigmoid(W_i x). At initialisation sigmoid(decay)^8 is uniform in [0.9, 0.999] (section 2.4). W is the
-    projection that Griffin has before the cell; there r and i read its output, here they read x. The authors' code (recurrentgemma) draws sigmoid(decay) itself from that
-    range, and takes the first step of a sequence without the factor sqrt(1 - a^2).
+    r = sigmoid(W_r x), i = sigmoid(W_i x). At initialisation sigmoid(decay)^8 is uniform in [0.9, 0.999] (section 2.4). W
+    is the projection that Griffin has before the cell; there r and i read its output, here they read x. The authors' code
+    (recurrentgemma) draws sigmoid(decay) itself from that range, and takes the first step of a sequence without the factor
+    sqrt(1 - a^2).
     """
 
     inputs = ("r", "i", "x")

@@ -38,8 +38,8 @@ class MassLSTM(Cell):
     x_t are the first `mass` features of the input, all others a_t. The columns of R and I sum to 1 and o is a sigmoid, so
     the sum of x_1, ..., x_t is that of c_t and h_1, ..., h_t. With s = c_{t-1} / |c_{t-1}|_1, I is the softmax of W_i a_t +
     U_i s + b_i and o = sigmoid(W_o a_t + U_o s + b_o). R is the softmax of a matrix that starts near the identity, so R
-    starts nearly uniform. The authors' code starts b_o at -3, here it starts at 0. The paper also has an R that depends on a_t
-    and s.
+    starts nearly uniform. The authors' code starts b_o at -3, here it starts at 0. The paper also has an R that depends on
+    a_t and s.
     """
 
     inputs = ("i", "o")

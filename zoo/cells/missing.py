@@ -19,10 +19,10 @@ class GRUD(RawInputCell):
     W_d delta + b_d)).
 
     The paper hands in x, m and delta; here they come of NaN in x and of `dt`, the time since the input before. The states
-    carry the last numbers and the times since. The mean is 0, so inputs have to be standardised. The first delta is the time of
-    one step, where the paper has 0. At initialisation w is uniform in (0, 1), and W_d in (0, 1 / (K T)) for K inputs and a task
-    of T steps, so that a state lasts a sequence without gaps; the authors' code has zeros, but max(0, .) passes no gradient there.
-    V_h, V_r and V_z start as input projections do, W and U as recurrent ones.
+    carry the last numbers and the times since. The mean is 0, so inputs have to be standardised. The first delta is the
+    time of one step, where the paper has 0. At initialisation w is uniform in (0, 1), and W_d in (0, 1 / (K T)) for K
+    inputs and a task of T steps, so that a state lasts a sequence without gaps; the authors' code has zeros, but max(0, .)
+    passes no gradient there. V_h, V_r and V_z start as input projections do, W and U as recurrent ones.
     """
 
     inputs = ("r", "z", "h")

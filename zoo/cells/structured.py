@@ -102,10 +102,9 @@ class S5(LinearRecurrence):
 
     `states` is the number of complex numbers, half of the paper's P. A starts as those eigenvalues of the normal part of
     HiPPO-LegS with positive imaginary parts, or of `blocks` smaller such matrices, as equal as can be. Each number has its
-    own Delta; A is discretised as in S4D. B and D are the input projection; D is a matrix, where the authors' code has a vector, since u need not be as
-    wide as y. That code starts B and C in the basis of the eigenvectors; here they start as a specification says.
-
-    Raises RequestError for more blocks than states.
+    own Delta; A is discretised as in S4D. B and D are the input projection; D is a matrix, where the authors' code has a
+    vector, since u need not be as wide as y. That code starts B and C in the basis of the eigenvectors; here they start as
+    a specification says. There can be no more blocks than states.
     """
 
     inputs = ("re", "im", "d")

@@ -28,10 +28,10 @@ class SLSTM(Cell):
     """c_t = f c_{t-1} + i z, n_t = f n_{t-1} + i, h_t = o c_t / n_t (Beck et al. 2024, eq. 8-17).
 
     z = tanh, i = exp, o = sigmoid and f = sigmoid or exp (`forget`), each of W x + R h_{t-1} + b. R mixes units within
-    `heads` groups only. c and n are scaled by exp(-m), m_t = max(log f + m_{t-1}, log i), so that no gate overflows;
-    before the first input, where n = 0, m_t is log i. The authors' code has f = sigmoid alone, and starts with R at zero
-    and with forget biases that fall from 5 to -7 along each head.
-    "orthogonal" is about each gate's (units, units / heads) matrix, not about the groups' blocks of it.
+    `heads` groups only. c and n are scaled by exp(-m), m_t = max(log f + m_{t-1}, log i), so that no gate overflows; before
+    the first input, where n = 0, m_t is log i. The authors' code has f = sigmoid alone, and starts with R at zero and with
+    forget biases that fall from 5 to -7 along each head. "orthogonal" is about each gate's (units, units / heads) matrix,
+    not about the groups' blocks of it.
     """
 
     inputs = ("i", "f", "z", "o")
@@ -65,10 +65,10 @@ class MLSTM(MatrixRecurrence):
     """C_t = f C_{t-1} + i v_t k_t^T, n_t = f n_{t-1} + i k_t, h_t = o * C_t q_t / max(|n_t^T q_t|, 1).
 
     Beck et al. 2024, eq. 19-27. q, k sqrt(d) and v are W x, with d keys a head, so k's bias is divided by sqrt(d) too; i =
-    exp(W x) and f = sigmoid or exp (`forget`) of W x are one number per head, o = sigmoid(W x). C and n are scaled by exp(-m),
-    m_t = max(log f + m_{t-1}, log i); n is one more column of the state C, whose value is always 1. The authors' code reads i
-    and f from q, k and v, has f = sigmoid alone, and starts with forget biases from 3 to 6, gate
-    weights of zero, and biases of i of standard deviation 0.1.
+    exp(W x) and f = sigmoid or exp (`forget`) of W x are one number per head, o = sigmoid(W x). C and n are scaled by
+    exp(-m), m_t = max(log f + m_{t-1}, log i); n is one more column of the state C, whose value is always 1. The authors'
+    code reads i and f from q, k and v, has f = sigmoid alone, and starts with forget biases from 3 to 6, gate weights of
+    zero, and biases of i of standard deviation 0.1.
     """
 
     inputs = ("q", "k", "v", "i", "f", "o")

@@ -152,8 +152,9 @@ def _offsets(parts: list[NDArray[Any]]) -> NDArray[numpy.int64]:
 def convert(file: str, folder: Path) -> Path:
     """Make the .npz called `file` from the published files below `folder`, and return its path.
 
-    Raises UnknownNameError for another file, RequestError if there is no such folder or no place for the .npz, DataError if the files are missing or
-    damaged, or if the result is not the locked one, and OSError for a file that cannot be read or written.
+    Raises UnknownNameError for another file, RequestError if there is no such folder or no place for the .npz, DataError if
+    the files are missing or damaged, or if the result is not the locked one, and OSError for a file that cannot be read or
+    written.
     """
     datasets = {name: each for each in load_registry().datasets.values() if each.originals for name in each.files}
     check_name("file", file, datasets)
