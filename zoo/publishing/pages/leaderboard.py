@@ -28,11 +28,11 @@ def page() -> str:
         "Networks with the same number of parameters, trained alike by [one protocol](#the-protocol). A figure is the mean and the "
         "standard deviation of the test metric over the seeds, at the best of three learning rates. The budget is small, so the "
         "tables say which cells learn fast, not what they reach in the end. `rnnzoo leaderboard` prints these rows.",
-        "Each cell is initialised as in its paper, with its default options except for those of the protocol. Cells stand alone, "
-        "without the blocks of feed-forward layers in which papers use linear recurrences; without these, `lru`, `s4d` and `s5` "
-        "are linear maps of the sequence. Cells whose state is a matrix are left out, and those that the protocol names. The text "
-        "of `shakespeare` is read in one stream, over which a state that has no bound can grow until its answers are worse than "
-        "guesses.",
+        "Each cell starts from its own initial values, with its default options except for those of the protocol; "
+        "[its item](cells.md#equations) says where they are not its paper's. Cells stand alone, without the blocks of feed-forward "
+        "layers in which papers use linear recurrences; without these, `lru`, `s4d` and `s5` are linear maps of the sequence. "
+        "Cells whose state is a matrix are left out, and those that the protocol names. The text of `shakespeare` is read in one "
+        "stream, over which a state that has no bound can grow until its answers are worse than guesses.",
     ]
     header = ("#", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs per step")
     placed = leaderboard.ranked()
