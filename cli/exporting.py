@@ -68,7 +68,12 @@ def export(
 
     from zoo.exports import writing
 
-    options = {"format": format or "onnx", "graph": graph and graph.value, "opset": opset, "quantize": quantize}
+    options = {
+        "format": "onnx" if format is None else format,
+        "graph": graph and graph.value,
+        "opset": opset,
+        "quantize": quantize,
+    }
     if pin:
         from zoo.publishing import release
 

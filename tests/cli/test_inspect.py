@@ -45,6 +45,7 @@ def test_inspect_json_has_named_axes(run: Run) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [["lstm-2x4", "--analysis", "nho"], ["lstn-2x4"], ["bilstm-2x4"], ["lstm-2x4", "--plot", "a.doc"], ["lstm-2x4", "--runs", "1"],
+     ["lstm-2x4", "--steps", "1000001"], ["lstm-2x4", "--plot", f"{__file__}/a.svg"],
      ["lstm-2x4", "--seed", "2147483648"],
      ["lstm-2x4", "--analysis", "feedforward"], ["mlp-3x8-pima.tanh"], ["mlp-3x8-pima.tanh", "--analysis", "noh"],
      ["lstm-2x4", "--analysis", "jacobian", "--runs", "5"], ["lstm-2x4", "--examples", "3"],

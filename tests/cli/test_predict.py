@@ -27,6 +27,12 @@ def image(index: int, inverted: bool = False, form: str = "PNG") -> bytes:
     return file.getvalue()
 
 
+def broken(png: bytes) -> bytes:
+    """A PNG of which one chunk has another length than it says; Pillow raises SyntaxError."""
+    at = png.index(b"IDAT") - 1
+    return png[:at] + bytes([png[at] ^ 128]) + png[at + 1 :]
+
+
 @pytest.mark.parametrize("inverted", [False, True], ids=["white on black", "black on white"])
 def test_an_image_is_read_as_the_test_images_are(run: Run, tmp_path: Path, inverted: bool) -> None:
     network, split = load(DIGITS, device="cpu"), examples(DIGITS)
@@ -160,6 +166,7 @@ def test_a_table_has_a_line_for_each_step_and_one_without_steps(run: Run, tmp_pa
         (DIGITS, b"\xff\xfe", "but this file is not a table of numbers"),
         ("gru-2x64-lorenz", b"1\n1e39", "one finite number on each line, but line 2 is '1e39'"),
         (DIGITS, b"\x89PNG and nothing more", "image cannot be read"),
+        (DIGITS, broken(image(0)), "image cannot be read: broken PNG file"),
         (DIGITS, saved(Image.new("L", (9, 9), 7)), "of one colour only"),
         (DIGITS, saved(Image.new("1", (20_001, 1))), "it has 20,001 x 1 pixels, more than 20,000 on one side"),
         ("gru-1x200-spooky", b"\xff\xfe", "not UTF-8"),

@@ -47,3 +47,10 @@ def test_files_are_written_together_into_a_new_folder(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()} == {"a": b"1", "b": b""}
     assert files.obstacle(tmp_path / "new" / "a" / "b") == tmp_path / "new" / "a"
     assert files.obstacle(tmp_path / "new" / "c") is None
+
+
+def test_a_name_that_is_too_long_is_the_one_in_the_message(tmp_path: Path) -> None:
+    path = tmp_path / ("a" * 250)  # the partial file's is longer than the system allows
+    with pytest.raises(OSError, match="too long") as error:
+        files.atomic_write(path, b"")
+    assert error.value.filename == str(path)

@@ -166,9 +166,7 @@ def convert(file: str, folder: Path) -> Path:
     if not paths:
         raise DataError(f"{folder} has no {dataset.originals}. Give it a copy of {dataset.url}.")
     path = data_folder(dataset) / file
-    if place := path if path.is_dir() else files.obstacle(path.parent):
-        raise RequestError(f"{path} cannot be written: {place} is in the way. Remove it.")
-    files.check_writable(path.parent)
+    files.check_target(path)
     for each in paths:
         files.open_regular(each).close()  # a reader would wait for ever for what a pipe brings
     content = io.BytesIO()

@@ -184,7 +184,7 @@ def chords(prompt: str, names: tuple[str, ...]) -> Tensor:
         for name in text.split():
             if name not in names:
                 raise RequestError(
-                    f"No key is called {name!r}; keys are called {names[0]}, {names[1]} ... {names[-1]}. Change the prompt."
+                    f"No key is called {shown(name)}; keys are called {names[0]}, {names[1]} ... {names[-1]}. Change the prompt."
                 )
             frame[names.index(name)] = 1
     return frames

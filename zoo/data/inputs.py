@@ -88,6 +88,7 @@ def _image(network: Network, data: TaskData | None, content: bytes) -> Tensor:
     height, width = data.image
     try:
         with warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning):
+            warnings.simplefilter("ignore", UserWarning)  # Pillow's of what it makes of a damaged file
             opened = Image.open(io.BytesIO(content))
             if max(opened.size) > MAX_SIDE:
                 raise ValueError(
@@ -96,7 +97,7 @@ def _image(network: Network, data: TaskData | None, content: bytes) -> Tensor:
             picture = _grey(ImageOps.exif_transpose(opened)).resize((width, height))
     except UnidentifiedImageError as error:  # its message names a Python object
         raise RequestError("The image cannot be read: its format is unknown, or it is damaged.") from error
-    except (OSError, ValueError, Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise RequestError(f"The image cannot be read: {error}") from error
     if len(set(picture.tobytes())) == 1:
         raise RequestError("The image is of one colour only. Give an image with something drawn on it.")

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from .. import registry
@@ -15,7 +16,7 @@ from ..cells.base import Cell, State
 from ..checkpoints import sources
 from ..checkpoints.references import Reference
 from ..data import data_of, task_data
-from ..errors import RequestError, UnknownNameError
+from ..errors import RequestError, UnknownNameError, faults
 from ..networks import loading
 from ..networks.base import evaluating, network_class
 from ..networks.builder import build, spelt
@@ -81,7 +82,10 @@ def without_task(architecture: Architecture, steps: int = 10, name: str = "untra
     cell = cell_class(architecture.cell)
     image = () if architecture.kernel is None else (IMAGE_SIDE, IMAGE_SIDE)
     input_shape = (cell.channels(cell.states[0], architecture.units, **architecture.options), *image)
-    interface = Interface(input=input_shape, steps=steps, outputs=10, readout="last")
+    try:
+        interface = Interface(input=input_shape, steps=steps, outputs=10, readout="last")
+    except ValidationError as error:
+        raise RequestError(f"{name} cannot be analysed: {faults(error)}") from error
     return Config(name=name, architecture=architecture.model_copy(update=plain), interface=interface)
 
 

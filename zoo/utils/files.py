@@ -11,12 +11,12 @@ import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from ..errors import StorageError
+from ..errors import RequestError, StorageError
 
 try:
     import fcntl
@@ -66,6 +66,16 @@ def check_writable(folder: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(place))
 
 
+def check_target(path: Path) -> None:
+    """Raise an error if a file cannot be written to `path`: before long work.
+
+    Raises RequestError if a folder has that name, or something is in the way of its folder, and OSError as `check_writable`.
+    """
+    if place := path if path.is_dir() else obstacle(path.parent):
+        raise RequestError(f"{path} cannot be written: {place} is in the way. Choose another file.")
+    check_writable(path.parent)
+
+
 def atomic_write(path: Path, content: bytes) -> None:
     """Write `content` to `path`, creating the folder if needed. Readers see the whole old file or the whole new file.
 
@@ -100,7 +110,8 @@ def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
         raise
     finally:
         for partial in partials.values():
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):
+                partial.unlink()
 
 
 def remove_partials(path: Path) -> None:

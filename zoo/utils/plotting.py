@@ -42,13 +42,15 @@ def save(figure: Any, path: Path, mark: str, dpi: int = 200) -> None:
 
 
 def picture_format(path: Path) -> str:
-    """Return the picture format that the path's suffix names, such as "svg".
+    """Return the picture format that the path's suffix names, such as "svg", after a look at the place of the picture.
 
-    Raises RequestError for another suffix than those of FORMATS, and MissingExtraError if matplotlib is not installed.
+    Raises RequestError for another suffix than those of FORMATS, MissingExtraError if matplotlib is not installed, and what
+    `files.check_target` raises.
     """
     if find_spec("matplotlib") is None:
         raise MissingExtraError("matplotlib", "plots")
     suffix = path.suffix.removeprefix(".").lower()
     if suffix not in FORMATS:
         raise RequestError(f"{path} cannot be drawn: its ending must be one of {', '.join(FORMATS)}.")
+    files.check_target(path)
     return suffix

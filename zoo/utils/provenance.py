@@ -51,7 +51,8 @@ def command() -> str:
         return f"{option}{equals}{value}"
 
     program = os.path.basename(sys.argv[0])
-    return shlex.join(["rnnzoo" if program == "__main__.py" else program, *map(portable, sys.argv[1:])])
+    line = shlex.join(["rnnzoo" if program == "__main__.py" else program, *map(portable, sys.argv[1:])])
+    return line.encode(errors="replace").decode()  # the name of a file may be no UTF-8
 
 
 def today() -> str:
