@@ -26,9 +26,8 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except SystemExit as end:
-        if os.environ.get("WORLD_SIZE", "1") != "1" and not isinstance(
-            end.code, str
-        ):  # of torchrun, `accelerate launch`
+        # torchrun and `accelerate launch` set WORLD_SIZE
+        if os.environ.get("WORLD_SIZE", "1") != "1" and not isinstance(end.code, str):
             _exit_after_flushing(int(end.code or 0))
         raise
     finally:

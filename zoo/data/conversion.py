@@ -21,23 +21,20 @@ from ..utils import files
 from ..utils.arguments import check_name
 from . import wav
 from .originals import data_folder, is_locked
+from .speech import RATE
 
 Arrays = dict[str, Any]
 """The arrays of an .npz by name, in their order in the file."""
 LARGEST = 2**28
 """Bytes that one published file may have, but for a table of R."""
-RATE = 8000
-"""Samples per second of the recordings."""
 
 
 @contextmanager
 def _original(path: Path) -> Iterator[bytes]:
     """Yield the content of a published file. Raises OSError, and DataError if the block cannot read it."""
     content = files.read_regular(path, LARGEST)
-    with (
-        _blamed(path),
-        warnings.catch_warnings(action="error", category=UserWarning),
-    ):  # numpy's of a list without lines
+    # numpy warns of a list without lines
+    with _blamed(path), warnings.catch_warnings(action="error", category=UserWarning):
         yield content
 
 
