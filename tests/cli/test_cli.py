@@ -662,9 +662,18 @@ def test_an_interruption_during_the_imports_leaves_no_traceback(tmp_path: Path) 
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_an_error_of_the_system_names_the_file_first(run: Run) -> None:
+def test_an_error_of_the_system_names_the_file_first(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(folder: Path, *arguments: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    code, _, err = run("export", "rnn-1x128-mnist-rows", "--format", "onnx", "--out", "/nowhere/folder")
+    assert (code, err) == (1, "rnnzoo: /nowhere/folder: Permission denied\n")
+
+
+def test_a_file_in_the_way_of_a_folder_is_a_wrong_request(run: Run) -> None:
     code, _, err = run("export", "rnn-1x128-mnist-rows", "--format", "onnx", "--out", "/dev/null/folder")
-    assert (code, err) == (1, "rnnzoo: /dev/null/folder: Not a directory\n")
+    assert (code, "/dev/null is not a folder, so no file can be exported to /dev/null/folder" in err) == (2, True)
 
 
 @pytest.mark.parametrize("file", ["nowhere.png", "/dev/null/digit.png"])

@@ -66,9 +66,7 @@ def export(
     kinds = _check_request(format, config, graph, opset, quantize)
     folder = Path(path_of("The folder of exported files", out))
     if place := files.obstacle(folder):
-        raise RequestError(
-            f"The folder of exported files cannot be {folder}: {place} is a file. Choose another folder."
-        )
+        raise RequestError(f"{place} is not a folder, so no file can be exported to {folder}. Choose another folder.")
     names = [file_name(format, kind, config.name) for kind in kinds]
     for path in [folder / name for name in (*names, f"{config.name}.{configs.VOCABULARY}")]:
         if path.is_dir():
