@@ -56,18 +56,17 @@ def generate(
     path = out or Path(f"{network.config.name}.mid")
     if path.suffix.lower() not in (".mid", ".midi"):
         raise RequestError(f"--out must end in .mid or .midi, but is {path}.")
-    picture = path.with_suffix(".png")
-    for each in (path, picture):
+    draws = find_spec("matplotlib") is not None
+    written = [path, path.with_suffix(".png")] if draws else [path]
+    for each in written:
         files.check_target(each)
     with progress(f"generate {name}") as bar:
         roll = cast("Tensor", generation.generate(
             network, prompt=prompt, length=length, temperature=temperature, top_k=top_k, seed=seed, report=bar
         ))  # fmt: skip
     files.atomic_write(path, midi.midi(roll))
-    written = [path]
-    if find_spec("matplotlib") is not None:
-        midi.draw(roll, picture, f"{network.config.name}, seed {seed}, temperature {temperature:g}")
-        written.append(picture)
+    if draws:
+        midi.draw(roll, written[1], f"{network.config.name}, seed {seed}, temperature {temperature:g}")
     names = network.classes
     frames = [[names[key] for key in frame.nonzero().flatten().tolist()] for frame in roll]
     emit({"name": name, "seed": seed, "files": list(map(str, written)), "frames": frames}, as_json,

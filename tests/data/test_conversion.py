@@ -119,6 +119,7 @@ def test_a_table_of_r(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "time_series": [Place(0.0), Place(0.1), Place(0.2)],
     }  # fmt: skip
     monkeypatch.setitem(sys.modules, "rdata", types.SimpleNamespace(read_rda=lambda path: {"any name": table}))
+    (tmp_path / "table.rda").touch()
     arrays = conversion.land_cover([tmp_path / "table.rda"])
     assert arrays["y"].tolist() == [1, 0, 1]
     assert (arrays["classes"].tolist(), arrays["bands"].tolist()) == (["Forest", "Soy"], ["MIR", "NDVI"])

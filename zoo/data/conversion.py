@@ -123,6 +123,7 @@ def land_cover(paths: list[Path]) -> Arrays:
         import rdata
     except ImportError as error:
         raise DataError("This needs rdata, which reads R's files. Try: pip install rdata") from error
+    files.open_regular(paths[0]).close()  # refuses a pipe, for which rdata would wait
     with warnings.catch_warnings(action="ignore"):  # the table is of a class that only R has
         (table,) = rdata.read_rda(paths[0]).values()
     places = list(table["time_series"])  # each a table of dates and values: (dates, 1 + bands)
@@ -164,8 +165,6 @@ def convert(file: str, folder: Path) -> Path:
         raise DataError(f"{folder} has no {dataset.originals}. Give it a copy of {dataset.url}.")
     path = data_folder(dataset) / file
     files.check_target(path)
-    for each in paths:
-        files.open_regular(each).close()  # a reader would wait for ever for what a pipe brings
     content = io.BytesIO()
     with _blamed(folder / dataset.originals):
         numpy.savez_compressed(content, **CONVERTERS[paths[0].suffix](paths))

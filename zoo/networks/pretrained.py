@@ -71,7 +71,9 @@ def load_weights(network: ConfiguredModule, path: Path) -> None:
 
 
 def save(network: ConfiguredModule, folder: Path) -> None:
-    """Write a network's checkpoint into `folder`, in float32: all of its files or none. Equal weights give equal bytes.
+    """Write a network's checkpoint into `folder`, in float32. Equal weights give equal bytes.
+
+    No file takes the place of an older one until all are on the disk.
 
     Raises CheckpointError if the network's tensors are not those that its config asks for, or a value is infinite or NaN;
     RequestError for a network on the meta device; and OSError.

@@ -72,7 +72,7 @@ def check_target(path: Path) -> None:
     Raises RequestError if a folder has that name, or something is in the way of its folder, and OSError as `check_writable`.
     """
     if place := path if path.is_dir() else obstacle(path.parent):
-        raise RequestError(f"{path} cannot be written: {place} is in the way. Choose another file.")
+        raise RequestError(f"{path} cannot be written: {place} is in the way. Move it, or write elsewhere.")
     check_writable(path.parent)
 
 
@@ -96,9 +96,8 @@ def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
             path = folder / name
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            partials[path] = path.with_name(
-                f".{path.name}.{secrets.token_hex(4)}.partial"
-            )  # unique: writers do not collide
+            unique = secrets.token_hex(4)  # so that writers do not collide
+            partials[path] = path.with_name(f".{path.name}.{unique}.partial")
             with partials[path].open("wb") as file:
                 file.write(content)
                 file.flush()

@@ -41,7 +41,8 @@ def build(
     report: called with the number of models compiled so far, the number of all, and the name of the present one.
 
     Raises MissingExtraError without the extra `site`, RequestError for a folder that has other files, CheckpointError if a
-    file to download differs from its pin, OSError for a folder that cannot be written to, and with onnx the errors of `zoo.export`.
+    file to download differs from its pin, OSError for a folder that cannot be written to, and with onnx the errors of
+    `zoo.export`.
     """
     check_extra()
     earlier = _earlier(out)
