@@ -128,6 +128,18 @@ def test_a_table_of_r(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numpy.testing.assert_array_equal(arrays["X"][2], numpy.array([[0.2, 0.3], [0.2, 0.4]], "float32"))
 
 
+@pytest.mark.parametrize("content", [{}, {"a": 1}, {"a": {"time_series": []}}, None])
+def test_a_damaged_table_of_r(content: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_rda(path: Path) -> object:
+        assert content is not None
+        return content
+
+    monkeypatch.setitem(sys.modules, "rdata", types.SimpleNamespace(read_rda=read_rda))
+    (tmp_path / "table.rda").touch()
+    with pytest.raises(DataError, match=r"table\.rda is not as it was published"):
+        conversion.land_cover([tmp_path / "table.rda"])
+
+
 def test_a_table_of_r_needs_its_reader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "rdata", None)
     with pytest.raises(DataError, match="pip install rdata"):

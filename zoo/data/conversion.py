@@ -27,6 +27,8 @@ Arrays = dict[str, Any]
 """The arrays of an .npz by name, in their order in the file."""
 LARGEST = 2**28
 """Bytes that one published file may have, but for a table of R."""
+DAMAGE = (ValueError, LookupError, EOFError, OverflowError, UserWarning)
+"""What a reader below raises for a damaged file."""
 
 
 @contextmanager
@@ -39,15 +41,15 @@ def _original(path: Path) -> Iterator[bytes]:
 
 
 @contextmanager
-def _blamed(path: Path) -> Iterator[None]:
-    """Turn whatever a reader of files raises within the block into a DataError about `path`."""
+def _blamed(path: Path, errors: type[Exception] | tuple[type[Exception], ...] = DAMAGE) -> Iterator[None]:
+    """Turn `errors`, and a WavError, within the block into a DataError about `path`."""
     try:
         yield
-    except (ZooError, OSError, MemoryError, ImportError):
+    except (ZooError, OSError, MemoryError):
         raise
     except wav.WavError as error:
         raise DataError(f"{path} is not the published file: it {error}. Copy it again.") from error
-    except Exception as error:
+    except errors as error:
         raise DataError(f"{path} is not as it was published ({first_line(error)}). Copy it again.") from error
 
 
@@ -124,16 +126,17 @@ def land_cover(paths: list[Path]) -> Arrays:
     except ImportError as error:
         raise DataError("This needs rdata, which reads R's files. Try: pip install rdata") from error
     files.open_regular(paths[0]).close()  # refuses a pipe, for which rdata would wait
-    with warnings.catch_warnings(action="ignore"):  # the table is of a class that only R has
+    # the table is of a class that only R has; a damaged file makes rdata raise whatever it comes to
+    with warnings.catch_warnings(action="ignore"), _blamed(paths[0], Exception):
         (table,) = rdata.read_rda(paths[0]).values()
-    places = list(table["time_series"])  # each a table of dates and values: (dates, 1 + bands)
-    dates_and_values = numpy.stack([place.to_numpy("float64") for place in places])
-    classes, y = numpy.unique(list(table["label"]), return_inverse=True)
-    return {
-        "X": dates_and_values[..., 1:].astype("float32"), "y": y.astype("int64"), "classes": classes,
-        "bands": numpy.array(places[0].columns[1:], "str"), "days_since_1970": dates_and_values[..., 0].astype("int32"),
-        "lonlat": numpy.stack([table["longitude"], table["latitude"]], 1).astype("float64"),
-    }  # fmt: skip
+        places = list(table["time_series"])  # each a table of dates and values: (dates, 1 + bands)
+        dates_and_values = numpy.stack([place.to_numpy("float64") for place in places])
+        classes, y = numpy.unique(list(table["label"]), return_inverse=True)
+        return {
+            "X": dates_and_values[..., 1:].astype("float32"), "y": y.astype("int64"), "classes": classes,
+            "bands": numpy.array(places[0].columns[1:], "str"), "days_since_1970": dates_and_values[..., 0].astype("int32"),
+            "lonlat": numpy.stack([table["longitude"], table["latitude"]], 1).astype("float64"),
+        }  # fmt: skip
 
 
 CONVERTERS: dict[str, Callable[[list[Path]], Arrays]] = {

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
 
-from ...cells import cell_row
 from .base import Commit, Count, Key, Layers, Percent, Positive, Rate, Repo, Seq, Sha256, Some, Spec, Text, fraction
 from .blocks import BlockSpec
 from .data import Dataset, Paper, Task
@@ -184,8 +183,6 @@ class Grid(Spec):
 
     @model_validator(mode="after")
     def _models_are_whole(self) -> "Grid":
-        for cell in self.cell:
-            cell_row(cell)
         try:
             self.models  # noqa: B018 (it is computed once, here)
         except ValidationError as error:
