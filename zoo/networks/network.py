@@ -88,8 +88,9 @@ class Network(PretrainedMixin):
         spec, vocabulary = self.config.architecture, self.interface.vocabulary
         self.embedding = None
         if spec.embedding is not None and vocabulary is not None:
-            self.embedding = nn.Embedding(vocabulary, spec.embedding.size, padding_idx=PADDING)
-            self.embedding.weight.requires_grad_(spec.embedding.trainable)
+            # from_pretrained draws no values: nn.init.normal_ on the meta device would import torch._dynamo, over a second
+            weight, frozen = torch.empty(vocabulary, spec.embedding.size), not spec.embedding.trainable
+            self.embedding = nn.Embedding.from_pretrained(weight, frozen, padding_idx=PADDING)
         self.neck = ConvolutionalHead(spec.head, self.width)
         self.head = nn.Linear(self.neck.width, self.interface.outputs)
 
