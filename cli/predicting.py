@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument
 
-from zoo.errors import RequestError, ZooError
+from zoo.errors import RequestError, StorageError, ZooError
 
 from .arguments import Address, AsJson, Device, content_of, number
 from .output import columns, emit, say
@@ -35,7 +35,8 @@ def predict(
 
     if files.count("-") > 1:
         raise RequestError("Standard input can be read only once: give - once.")
-    several, failed = len(files) > 1, {}
+    several = len(files) > 1
+    failed: dict[str, ZooError | OSError] = {}
     contents: dict[str, bytes] = {}
     answers: dict[str, Classes | Values] = {}
     for file in dict.fromkeys(files):
@@ -44,7 +45,8 @@ def predict(
         except (ZooError, OSError) as error:
             if not several:
                 raise
-            failed[file] = _reason(file, error)
+            failed[file] = error
+            say(f"{_title(file)}: {_reason(error)}")
     if contents:
         network = load(name, device=device)
     for file, content in contents.items():
@@ -53,7 +55,8 @@ def predict(
         except RequestError as error:
             if not several:
                 raise RequestError(f"{_title(file)}: {error}") from error
-            failed[file] = _reason(file, error)
+            failed[file] = error
+            say(f"{_title(file)}: {_reason(error)}")
     tables = {file: _table(answers[file]) for file in answers}
     if not several:
         header, rows = tables[files[0]]
@@ -65,20 +68,17 @@ def predict(
         nothing: Table = (), [()]
         header, rows = next(iter(tables.values()), nothing)
         table = [(file, *row) for file in files if file in tables for row in tables[file][1]]
-        each = [{"file": f, **(_data(answers[f]) if f in answers else {"error": failed[f]})} for f in files]
+        each = [{"file": f, **(_data(answers[f]) if f in answers else {"error": _reason(failed[f])})} for f in files]
         emit({"name": name, "files": each}, as_json, columns(("FILE", *(header or ["VALUE"] * len(rows[0]))), table))
     if failed:
         names = ", ".join(map(_title, failed))
-        raise RequestError(
-            f"{len(failed)} of {len(set(files))} files could not be answered: {names}. The reasons are above."
-        )
+        kind = RequestError if all(isinstance(error, RequestError) for error in failed.values()) else StorageError
+        raise kind(f"{len(failed)} of {len(set(files))} files could not be answered: {names}. The reasons are above.")
 
 
-def _reason(file: str, error: Exception) -> str:
-    """Say why there is no answer to a file, and return it."""
-    reason = str(error) if isinstance(error, ZooError) else f"it cannot be read ({getattr(error, 'strerror', error)})."
-    say(f"{_title(file)}: {reason}")
-    return reason
+def _reason(error: ZooError | OSError) -> str:
+    """Return why there is no answer to a file."""
+    return str(error) if isinstance(error, ZooError) else f"it cannot be read ({error.strerror or error})."
 
 
 def _title(file: str) -> str:

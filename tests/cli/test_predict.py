@@ -1,5 +1,6 @@
 """`rnnzoo predict`: files of a user's own, of every kind that a model reads, and files that do not fit."""
 
+import errno
 import io
 import json
 import os
@@ -11,6 +12,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 from PIL import Image
+from rnnzoo_cli import predicting
+from rnnzoo_cli.arguments import content_of
 
 from zoo import build, examples, load, registry
 from zoo.data.inputs import read_example
@@ -117,6 +120,24 @@ def test_several_files_have_their_names_beside_their_answers(run: Run, tmp_path:
     )
     assert ["classes" in file for file in files["files"]] == [True, False]
     assert "There is no file" in files["files"][1]["error"]
+
+
+def test_a_file_that_cannot_be_read_is_no_wrong_request(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("A dreadful horror rose from the nameless gulf.")
+
+    def content(file: str) -> bytes:
+        if file == "damaged":
+            raise OSError(errno.EIO, "Input/output error")
+        return content_of(file)
+
+    monkeypatch.setattr(predicting, "content_of", content)
+    for other, code in (("damaged", 1), (str(tmp_path / "none"), 2)):
+        found, out, err = run("predict", "gru-1x200-spooky", str(tmp_path / "a.txt"), other, "--device", "cpu")
+        assert (found, "a.txt" in out, f"1 of 2 files could not be answered: {other}." in err) == (code, True, True)
+    found, _, err = run("predict", "gru-1x200-spooky", "damaged", str(tmp_path / "none"), "--device", "cpu")
+    assert (found, "damaged: it cannot be read (Input/output error)." in err) == (1, True)
 
 
 def test_standard_input_is_given_once(run: Run) -> None:

@@ -188,8 +188,10 @@ def test_compare_with_own_runs(run: Run, small_zoo: Zoo, tmp_path: Path) -> None
     name = "rnn-1x8-mnist-rows"
     run("train", name, "--out", str(tmp_path / "runs" / name), "--device", "cpu", "--epochs", "1")
     run("eval", str(tmp_path / "runs" / name), "--record", "--device", "cpu")
-    code, out, err = run("compare", "--runs", str(tmp_path / "nowhere"))
-    assert (code, out, "There is no folder" in err) == (2, "", True)
+    (tmp_path / "empty").mkdir()
+    for folder, said in (("nowhere", "There is no folder"), ("empty", "There is no results.json below")):
+        code, out, err = run("compare", "--runs", str(tmp_path / folder))
+        assert (code, out, said in err) == (2, "", True)
     code, out, _ = run("compare", "--runs", str(tmp_path / "runs"), "--measured", "--json")
     (row,) = json.loads(out)
     assert (code, row["model"], row["n"], row["epochs_done"], row["epochs"]) == (0, name, 10_000, 1, 1)

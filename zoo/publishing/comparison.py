@@ -268,13 +268,14 @@ def _kind(spec: Model) -> str:
 def in_folder(folder: Path) -> ResultsOf:
     """Read every results.json below `folder`; return a function that gives the results of a model by the model's name.
 
-    Each results.json names its model. Raises RequestError if there is no such folder, and CheckpointError for a damaged
-    results.json.
+    Each results.json names its model. Raises RequestError if there is no such folder or no such file below it, and
+    CheckpointError for a damaged results.json.
     """
-    if not folder.is_dir():
-        raise RequestError(f"There is no folder {folder}. Give the folder that contains the training runs.")
-    runs: dict[str, list[results.Results]] = {}
-    for path in sorted(folder.rglob(results.FILE)):
+    paths, runs = sorted(folder.rglob(results.FILE)), dict[str, list[results.Results]]()
+    if not paths:
+        missing = f"is no {results.FILE} below" if folder.is_dir() else "is no folder"
+        raise RequestError(f"There {missing} {folder}. Give the folder that contains the training runs.")
+    for path in paths:
         run, _ = results.read_current(path.parent)
         names = [run.training.model] if run.training else [e.model for e in run.evaluations]
         for name in dict.fromkeys(names):
