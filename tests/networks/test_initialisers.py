@@ -20,6 +20,7 @@ from marks import batch, dense_and_conv, each_case, each_cell, shape
 from torch import Tensor
 
 from zoo.cells import CELLS, cell_class
+from zoo.cells.lmu import legendre
 from zoo.networks import builder
 from zoo.networks.network import Network
 from zoo.registry.schema import Init
@@ -205,6 +206,14 @@ def test_parameters_outside_maps_start_as_the_cell_says(case: str) -> None:
 
 def test_the_memory_of_an_lmu_starts_without_feedback() -> None:
     assert not parts(built("lmu", units=8), "feedback.weight")[0].any()
+    a, b = torch.tensor(legendre(256, 784.0), dtype=torch.float64).split((256, 1), dim=1)
+
+    def radius(seed: int, scale: float) -> float:
+        e_m = torch.rand(1, 256, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 2 - 1
+        return torch.linalg.eigvals(a + scale / 16 * b @ e_m).abs().max().item()
+
+    assert radius(0, 0.0) < 0.99
+    assert any(radius(seed, 1.0) > 1 for seed in range(5))
 
 
 @pytest.mark.parametrize("cell", ["gru-d", "cfc"])

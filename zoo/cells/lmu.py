@@ -43,8 +43,8 @@ class LMU(Cell):
     """m_t = A m_{t-1} + B u_t; h_t = tanh(W_x x_t + W_h h_{t-1} + W_m m_t + b_h).
 
     u_t = e_x x_t + e_h h_{t-1} + e_m m_{t-1} + b_u is one number, and m_t has its `order` Legendre coefficients over a
-    window of `theta` steps. A and B are fixed. e_m starts at zero, as in the authors' code: with a random one, the memory's
-    own feedback makes it unstable. That code has no biases; ours are those of all input projections.
+    window of `theta` steps. A and B are fixed. e_m starts at zero, as in the authors' code: a random one can move eigenvalues
+    of A + B e_m out of the unit circle. That code has no biases; ours are those of all input projections.
     """
 
     inputs = ("u", "h")
