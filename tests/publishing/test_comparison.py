@@ -292,6 +292,9 @@ def test_runs_of_which_some_collapsed_are_points_beside_the_curve() -> None:
         ([1, 4], [90, 90]), ([2, 2, 2], [10, 80, 90]), ([2], [10]),
     ]  # fmt: skip
     assert "points without a line: runs of which some collapsed" in plots._caption(rows)
+    (axis,) = plots._draw(rows[1:2]).axes  # a model of one depth has a bar, unless some of its runs collapsed
+    assert [[round(float(value)) for value in line.get_xdata()] for line in axis.lines][:2] == [[10, 80, 90], [10]]
+    assert not axis.patches
     other = [rows[0], replace(rows[1], values=(0.1, 0.9, 0.7)), rows[2]]
     assert comparison.digest(other) != comparison.digest(rows)  # else the picture would not be drawn again
     recipes = [replace(row, recipe=f"r{i}", epochs=i) for i, row in enumerate([*rows, rows[0]])]

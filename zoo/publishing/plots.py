@@ -119,9 +119,7 @@ def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]])
                 axis.plot(*zip(*points, strict=True), **look, **style)
         for r in of_kind:
             if r.mixed:
-                figures = sorted(
-                    (r.measure.scale * value for value in r.values), reverse=not r.measure.higher_is_better
-                )
+                figures = _figures(r)
                 axis.plot([r.layers] * len(figures), figures, linestyle="", **look)
                 axis.plot([r.layers] * r.collapsed, figures[: r.collapsed], **COLLAPSED)
                 continue
@@ -147,14 +145,18 @@ def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]])
 
 
 def _bars(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) -> None:
-    """Draw a pair of bars for each model: the reported figure hollow, the measured one full."""
+    """Draw a pair of bars for each model: the reported figure hollow, the measured one full, or points if some runs collapsed."""
     pairs = any(r.reported is not None for r in rows) and any(r.measured is not None for r in rows)
     height, shift = (0.36, 0.2) if pairs else (0.6, 0.0)
     for place, r in enumerate(rows):
         colour, scale = looks[r.kind]["color"], r.measure.scale
         if r.reported is not None:
             axis.barh(place - shift, scale * r.reported, height, facecolor="white", edgecolor=colour, linestyle="--")
-        if r.measured is not None:
+        if r.mixed:
+            figures = _figures(r)
+            axis.plot(figures, [place + shift] * len(figures), linestyle="", **looks[r.kind])
+            axis.plot(figures[: r.collapsed], [place + shift] * r.collapsed, **COLLAPSED)
+        elif r.measured is not None:
             axis.barh(place + shift, scale * r.measured, height, color=colour, xerr=_error(r))
         elif r.lost:
             axis.plot(0.0, place + shift, transform=axis.get_yaxis_transform(), clip_on=False, **COLLAPSED)
@@ -164,6 +166,11 @@ def _bars(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) -
     axis.set_axisbelow(True)
     if rows[0].measure.unit == " %":
         axis.set_xlim(0, 104)
+
+
+def _figures(row: Row) -> list[float]:
+    """Return the figures of a row's runs, the worst first."""
+    return sorted((row.measure.scale * value for value in row.values), reverse=not row.measure.higher_is_better)
 
 
 def _error(row: Row) -> list[list[float]] | None:
