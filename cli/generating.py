@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def generate(
     name: Address,
     prompt: Annotated[
-        str, Option(help='What to continue: text, or keys such as "C3 E4 G4" with "|" between frames.')
+        str,
+        Option(help='What to continue: text, or keys such as "C3 E4 G4", with "|" between frames and "-" for silence.'),
     ] = "",
     length: Annotated[int | None, number("Characters (default: 500) or frames (default: 64) to generate.")] = None,
     temperature: Annotated[
@@ -70,5 +71,6 @@ def generate(
     names = network.classes
     frames = [[names[key] for key in frame.nonzero().flatten().tolist()] for frame in roll]
     emit({"name": name, "seed": seed, "files": list(map(str, written)), "frames": frames}, as_json,
-         "\n".join(" ".join(frame) or "-" for frame in frames))  # fmt: skip
-    say(f"Wrote {' and '.join(map(str, written))}")
+         "\n".join(" ".join(frame) or generation.NOTHING for frame in frames))  # fmt: skip
+    advice = "" if draws else ". With matplotlib it also draws a picture: pip install 'rnnzoo[plots]'"
+    say(f"Wrote {' and '.join(map(str, written))}{advice}")

@@ -213,6 +213,10 @@ def test_equal_figures_and_all_at_chance_share_a_place() -> None:
     rows = [leaderboard.Row(cell=f"cell-{i}", values=values, **fields) for i, values in enumerate(figures)]
     assert leaderboard.places(rows) == [1, 1, 3, 4, 4, 6]
     assert [row.at_chance for row in rows] == [False, False, False, True, True, False]
+    shared = [tuple(right / 300 for right in (293 - n, 293, 293 + n)) for n in range(7)]  # 879 of 900 right answers
+    same = [rows[0].model_copy(update={"values": values}) for values in shared]
+    assert len({row.mean for row in same}) > 1  # in the last digit
+    assert leaderboard.places(same) == [1] * 7
     losses = [row.model_copy(update={"task": "mackey-glass", "metric": "nrmse"}) for row in rows]  # of unknown chance
     assert leaderboard.places(losses) == [4, 4, 3, 2, 1, 6]
     assert not any(row.at_chance for row in losses)

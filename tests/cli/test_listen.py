@@ -61,7 +61,7 @@ def test_silence_has_no_words_and_the_level_is_an_option(run: Run, tmp_path: Pat
 
 @pytest.mark.parametrize(("name", "content", "words"), [
     (NAME, wav(TWO, channels=2), "this file has 2 channels"), (NAME, wav(TWO, rate=44100), "at 44,100 Hz"),
-    (NAME, wav(TWO, width=1), "of 8-bit integers"), (NAME, wav(TWO[:0]), "is empty"), (NAME, b"", "not a WAV file"),
+    (NAME, wav(TWO, width=1), "of 8-bit integers"), (NAME, wav(TWO[:0]), "has no audio"), (NAME, b"", "is empty"),
     (NAME, b"One, two, three.", "not a WAV file"), ("gru-1x128-mnist-rows", wav(TWO), "does not read recordings of speech"),
     ("gru-1x200-spooky", wav(TWO), "does not read recordings of speech"), ("gru-9x9-none", wav(TWO), "gru-9x9-none"),
 ])  # fmt: skip

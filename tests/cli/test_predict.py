@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy
 import pytest
 import torch
 from PIL import Image
@@ -16,7 +17,9 @@ from rnnzoo_cli import predicting
 from rnnzoo_cli.arguments import content_of
 
 from zoo import build, examples, load, registry
+from zoo.data.answers import answer
 from zoo.data.inputs import read_example
+from zoo.errors import RequestError
 
 Run = Callable[..., tuple[int, str, str]]
 DIGITS = "gru-1x128-mnist-rows"
@@ -62,6 +65,24 @@ def test_transparency_is_white_and_16_bits_are_not_cut_off() -> None:
     deep = grey.point(lambda value: value * 256, "I")
     for picture in (strokes, deep.convert("I;16")):
         assert torch.equal(read_example(network, saved(picture))[0], x)
+    # Pillow cannot write the other order of bytes: of a TIFF with one strip, each number of the strip is turned
+    (big := Image.frombytes("I;16B", deep.size, numpy.array(deep).astype(">u2").tobytes())).save(
+        file := io.BytesIO(), "TIFF"
+    )
+    assert Image.open(file).mode == big.mode
+    assert torch.equal(read_example(network, file.getvalue())[0], x)
+    deep.point(lambda value: value / 65536).convert("F").save(file := io.BytesIO(), "TIFF")
+    with pytest.raises(RequestError, match="their full scale is unknown"):
+        read_example(network, file.getvalue())
+
+
+def test_an_answer_is_to_one_example_and_to_its_last_step() -> None:
+    network = load("gru-2x256-shakespeare", device="cpu")
+    tokens, lengths = network.tokenizer("To be")
+    padded = torch.cat([tokens, torch.zeros_like(tokens)], 1)
+    assert answer(network, padded, lengths) == answer(network, tokens, lengths)
+    with pytest.raises(RequestError, match="to one example"):
+        answer(network, torch.cat([tokens, tokens]))
 
 
 def test_a_turned_image_is_turned_back() -> None:

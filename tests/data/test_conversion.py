@@ -173,7 +173,7 @@ WAV = struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 36, b"WAVE", b"fmt ", 16, 1, 1,
 @pytest.mark.parametrize(
     ("name", "file", "content", "words"),
     [
-        ("fsdd", "0_ann_1.wav", b"", "it is not a WAV file"),
+        ("fsdd", "0_ann_1.wav", b"", "it is empty"),
         ("fsdd", "0_ann_1.wav", WAV, "it is a WAV file that ends before its audio"),
         ("fsdd", f"{'9' * 23}_ann_1.wav", None, "too large|out of bounds"),
         ("fsdd", "ann.wav", None, "not enough values"),

@@ -36,6 +36,13 @@ def test_the_fast_step_and_the_plain_one_play_the_same(network):
     assert torch.equal(fast[:2], chords(PROMPT, network.classes))
 
 
+def test_what_the_command_prints_is_a_prompt(network, run, tmp_path):
+    printed = run("generate", NAME, "--length", "12", "--seed", "3", "--out", str(tmp_path / "a.mid"))[1]
+    assert torch.equal(chords(printed, network.classes), generate(network, length=12, seed=3))
+    assert chords("C3 |\n-\n| E4", network.classes).sum(1).tolist() == [1, 0, 1]
+    assert chords("C3 | | E4", network.classes).sum(1).tolist() == [1, 0, 1]
+
+
 def test_without_chance_the_likelier_keys_sound(network):
     roll = generate(network, prompt=PROMPT, length=5, temperature=0)
     with torch.no_grad():

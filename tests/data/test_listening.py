@@ -128,7 +128,16 @@ def test_an_early_answer_is_replaced_only_if_the_word_goes_on() -> None:
     assert words[0].end < words[1].start + 0.25
 
 
-@pytest.mark.parametrize(("early", "pause"), [(20, 20), (0, 20), (None, 0)])
+def test_a_recording_shorter_than_a_frame_is_padded() -> None:
+    network = build(NAMES[0], device="cpu").eval()
+    (word,) = heard(network, sine(0.01, 1000, 0.9), 800)
+    with torch.no_grad():
+        logits = network(log_mel(sine(0.01, 1000, 0.9))[None])
+    assert word.probability == pytest.approx(float(logits.softmax(1).max()), rel=1e-4)
+    assert heard(network, torch.zeros(100), 800) == []
+
+
+@pytest.mark.parametrize(("early", "pause"), [(20, 20), (0, 20), (None, 0), (None, 20.5), (1.5, 20), (None, "x")])
 def test_numbers_of_frames_out_of_order_are_refused(early: int | None, pause: int) -> None:
     with pytest.raises(RequestError, match="0 < early < pause"):
         Listener(build(NAMES[0], device="cpu"), pause=pause, early=early)

@@ -35,12 +35,12 @@ def packed(**changes: object) -> tuple[bytes, dict[str, list[numpy.ndarray]]]:
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-    def data(content: bytes, layout: str = "published") -> TaskData:
+    def data(content: bytes, layout: str = "published", validation: int = 18) -> TaskData:
         (tmp_path / "uea_small").mkdir(exist_ok=True)
         (tmp_path / "uea_small" / FILE).write_bytes(content)
         monkeypatch.setenv("RNNZOO_DATA", str(tmp_path))
         known = registry.load_registry()
-        pin = {"sha256": {FILE: hashlib.sha256(content).hexdigest()}, "validation": 18}
+        pin = {"sha256": {FILE: hashlib.sha256(content).hexdigest()}, "validation": validation}
         task = known.all_tasks["japanese-vowels"].model_copy(update={"layout": layout})
         return task_data(task, known.datasets["japanese-vowels"].model_copy(update=pin))
 
@@ -72,6 +72,11 @@ def test_series_of_one_length_need_no_lengths(small) -> None:
 def test_other_series_are_a_data_error(small, changes) -> None:
     with pytest.raises(DataError, match="the series are not those"):
         small(packed(**changes)[0]).split("test")
+
+
+def test_a_split_without_series_is_a_data_error(small) -> None:
+    with pytest.raises(DataError, match="has no examples in its validation split"):
+        small(packed()[0], validation=8).split("validation")  # fewer than one of each of the nine classes
 
 
 def test_a_layout_that_is_none(small) -> None:

@@ -145,7 +145,7 @@ def clips(tmp_path, monkeypatch, content, **changes):
     (tmp_path / "nmnist_small" / FILE).write_bytes(content)
     monkeypatch.setenv("RNNZOO_DATA", str(tmp_path))
     known = registry.load_registry()
-    pin = {"sha256": {FILE: hashlib.sha256(content).hexdigest()}, "validation": 5}
+    pin = {"sha256": {FILE: hashlib.sha256(content).hexdigest()}, "validation": changes.pop("validation", 5)}
     return task_data(
         known.tasks["nmnist-small"].model_copy(update=changes), known.datasets["nmnist-small"].model_copy(update=pin)
     )
@@ -182,6 +182,8 @@ def test_other_events_are_a_data_error(tmp_path, monkeypatch):
         data.split("test")
     with pytest.raises(RequestError, match="no layout"):
         clips(tmp_path, monkeypatch, events(), layout="events")
+    with pytest.raises(DataError, match="has no examples in its validation split"):
+        clips(tmp_path, monkeypatch, events(), validation=0).split("validation")
 
 
 def test_training_on_clips(tmp_path, monkeypatch):

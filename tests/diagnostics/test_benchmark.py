@@ -287,3 +287,5 @@ def test_memory_is_in_bytes_and_unknown_elsewhere(monkeypatch: pytest.MonkeyPatc
     )
     assert benchmark.peak_memory(torch.device("cpu")) == 2 * 2**20
     assert benchmark.peak_memory(torch.device("meta")) is None
+    monkeypatch.setattr(benchmark.Path, "read_text", lambda path: "VmRSS:\t 1 kB\n")
+    assert benchmark.peak_memory(torch.device("cpu")) is None

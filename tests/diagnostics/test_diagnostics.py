@@ -22,12 +22,28 @@ from zoo.diagnostics.lattice import lattice
 from zoo.diagnostics.noh import dependency, gates, noh
 from zoo.diagnostics.outputs import estimation, saturation
 from zoo.errors import RequestError, StorageError
+from zoo.registry.schema import Architecture, Config, Embedding, Interface
 from zoo.utils import paths
 
 NO_MATRIX = {  # with square blocks, and no diagonal that multiplies the state
     "deltanet", "eunn", "gated-deltanet", "gla", "mamba2", "mlstm", "retention", "rwkv6", "rwkv7", "indrnn", "urnn",
     "brc", "unicornn",
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("readout", ["last", "every"])
+@pytest.mark.parametrize("vocabulary", [None, 7])
+@pytest.mark.parametrize("needs", ["network", "labels"])
+def test_a_network_without_a_task_reads_what_it_takes(
+    tmp_path: Path, readout: str, vocabulary: int | None, needs: str
+) -> None:
+    embedding = None if vocabulary is None else Embedding(size=3)
+    interface = Interface(input=() if vocabulary else (3,), steps=4, outputs=5, readout=readout, vocabulary=vocabulary)
+    config = Config(architecture=Architecture(cell="gru", layers=1, units=4, embedding=embedding), interface=interface)
+    build(config, device="cpu").save_pretrained(tmp_path)
+    sample = subject.sample(str(tmp_path), subject.config_of(str(tmp_path)), examples=3, steps=4, needs=needs)
+    assert ANALYSES["gradients"].function(*sample.arguments("labels")).norm.values > 0
+    assert sample.description == ("trained" if needs == "network" else "trained; random inputs")
 
 
 @pytest.mark.parametrize("cell", CELLS)

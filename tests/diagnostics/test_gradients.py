@@ -85,6 +85,8 @@ def test_the_first_updates_of_a_training(small_zoo: Callable[..., Path]) -> None
 
 def test_a_ratio_of_gradients_is_of_the_first_layer_to_the_last() -> None:
     assert compare_ends([2.0, 1.0]) == "Gradient norms: layer 1 2, last layer 1; ratio 2."
+    assert compare_ends([2.0, 0.0]) == "Gradient norms: layer 1 2, last layer 0."
+    assert compare_ends([2.0]) == "Gradient norm of the layer: 2."
 
 
 @pytest.mark.parametrize("more", [1, 10])

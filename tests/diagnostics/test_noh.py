@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from zoo import build
 from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
-from zoo.diagnostics.noh import dependency, gates, noh
+from zoo.diagnostics.noh import dependency, gates, noh, per_epoch
 from zoo.registry.schema import Architecture, Config, Embedding, Interface
 
 
@@ -53,6 +53,16 @@ def test_noh_of_a_memory_without_a_past_is_not_a_number() -> None:
     assert np.isnan(noh(net, normal(2, 3, 2)).indicator.values).all()
 
 
+def test_noh_of_a_memory_that_explodes_is_infinite() -> None:
+    net = network("rnn activation=relu", layers=1)
+    with torch.no_grad():
+        net.layers[0].forward_direction.cell.recurrent.weight.copy_(1e30 * torch.eye(3))
+    result = noh(net, normal(2, 40, 2).abs())
+    assert result.end.values.tolist() == [math.inf]
+    assert result.lines[0].endswith("and inf at step 40.")
+    assert per_epoch(net, normal(2, 40, 2).abs(), torch.zeros(2), None, "class") == [None]
+
+
 def test_gates_are_gradients_of_one_sequence_each() -> None:
     net, x = network("gru reset=before", layers=1), normal(2, 4, 2)
     result = gates(net, x).norm
@@ -74,8 +84,9 @@ def test_dependency_replaces_the_end_of_every_sequence() -> None:
     lengths = torch.tensor([10, 4, 10])
     result = dependency(net, x, y, lengths)
     altered = x.clone()
+    mean = torch.cat([x[i, :n] for i, n in enumerate(lengths)]).mean(0)  # without padding
     for i, (n, gone) in enumerate(((10, 3), (4, 1), (10, 3))):
-        altered[i, n - gone : n] = x.mean((0, 1))
+        altered[i, n - gone : n] = mean
     expected = F.cross_entropy(net(altered, lengths), y).detach()
     assert result.loss.at(end="last", share=0.3).values == pytest.approx(float(expected), rel=1e-5)
     assert result.loss.at(end="last", share=0.0).values == result.loss.at(end="first", share=0.0).values
@@ -86,8 +97,9 @@ def test_dependency_replaces_a_share_of_every_sequence() -> None:
     y = net(x, lengths).argmax(1)
     result = dependency(net, x, y, lengths)
     altered = x.clone()
+    mean = torch.cat([x[i, :n] for i, n in enumerate(lengths)]).mean(0)  # without padding
     for i, gone in enumerate((3, 1, 3)):
-        altered[i, :gone] = x.mean((0, 1))
+        altered[i, :gone] = mean
     expected = F.cross_entropy(net(altered, lengths), y).detach()
     assert result.metric.at(end="first", share=0.0).values == 1.0
     assert result.loss.at(end="first", share=0.3).values == pytest.approx(float(expected), rel=1e-5)

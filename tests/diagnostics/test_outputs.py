@@ -67,3 +67,5 @@ def test_saturation_counts_what_the_input_goes_through() -> None:
 def test_histograms_hold_all_values() -> None:
     shares, edges = histograms([np.array([0.5]), np.array([3.0])], 2, (-1.0, 1.0))
     assert (shares.tolist(), edges.ticks) == ([[1.0, 0.0], [0.0, 1.0]], (0.5, 1.75))
+    shares, edges = histograms([np.array([0.5, np.inf, np.nan, -0.5]), np.array([np.nan])], 2, (-1.0, 1.0))
+    assert (shares.tolist(), edges.ticks) == ([[0.25, 0.25], [0.0, 0.0]], (-1.0, 0.0))

@@ -1083,3 +1083,10 @@ def test_nesting_as_deep_as_allowed():
 @pytest.mark.parametrize(("text", "value"), [("0x1F", 31), ("0o17", 15), ("017", 17), ("-3", -3)])
 def test_integers_of_yaml_1_2(text, value):
     assert yaml.parse(text).content == value
+
+
+def test_a_cell_of_ones_own_may_begin_like_a_prefix(monkeypatch):
+    for cell in ("birnn", "blockrnn", "convgate", "bistable"):
+        monkeypatch.setitem(CELLS, cell, CELLS["rnn"])
+        found = Architecture.from_name(f"{cell}-2x8")
+        assert (found.cell, found.bidirectional, found.block, found.kernel) == (cell, None, None, None)

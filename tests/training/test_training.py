@@ -63,7 +63,7 @@ def history(folder: Path) -> list[dict[str, Any]]:
 def test_a_run_learns_and_writes_everything(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo({"epochs": 12, "optimizer": {"name": "adam", "lr": 0.02}})
     seen: list[Progress] = []
-    found = train(registry.find(NAME), tmp_path / "run", device="cpu", report=seen.append)
+    found = train(registry.find(NAME), tmp_path / "run", device="cpu:0", report=seen.append)
     assert found.history[-1].train_metric > 0.4 > found.history[0].train_metric
     assert found.epochs_done == 12
     assert results.read(tmp_path / "run").training == found

@@ -54,3 +54,4 @@ def test_a_name_that_is_too_long_is_the_one_in_the_message(tmp_path: Path) -> No
     with pytest.raises(OSError, match="too long") as error:
         files.atomic_write(path, b"")
     assert error.value.filename == str(path)
+    assert str(error.value).endswith(f"{str(path)!r}")

@@ -57,6 +57,11 @@ class Row(Spec):
         return statistics.fmean(self.values) if self.values else None
 
     @property
+    def quality(self) -> float | None:
+        """The mean, negated if lower is better, of nine digits: as many right answers are equal, however the seeds share them."""
+        return None if self.mean is None else float(f"{self.measure.quality(self.mean):.9g}")
+
+    @property
     def at_chance(self) -> bool:
         """True if the cell is no better than one constant answer. False if it is unknown how good such an answer is."""
         task = load_registry().all_tasks.get(self.task)
@@ -87,8 +92,7 @@ def read() -> list[Row]:
     """Return all rows sorted by task, then the best first and diverged cells last. Raises RegistryError for a damaged file."""
 
     def rank(row: Row) -> tuple[str, bool, float, str]:
-        mean = row.mean
-        return row.task, mean is None, -row.measure.quality(mean or 0.0), row.cell
+        return row.task, row.quality is None, -(row.quality or 0.0), row.cell
 
     return sorted(_TABLE.read(), key=rank)
 
@@ -97,9 +101,9 @@ def places(rows: Sequence[Row]) -> list[int]:
     """Return the place of each row of one task among them: 1 for the best. Equal figures, and all at chance, share a place."""
 
     def worth(row: Row) -> tuple[bool, bool, float]:
-        if row.mean is None or row.at_chance:
-            return row.mean is not None, False, 0.0
-        return True, True, row.measure.quality(row.mean)
+        if row.quality is None or row.at_chance:
+            return row.quality is not None, False, 0.0
+        return True, True, row.quality
 
     worths = [worth(row) for row in rows]
     return [1 + sum(other > mine for other in worths) for mine in worths]

@@ -114,6 +114,7 @@ class Split:
         except (TypeError, ValueError, RuntimeError):
             numbers = torch.empty(0)
         whole = not (numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool)
+        numbers = numbers.long() if whole else numbers  # other integers do not choose rows of a tensor
         if not whole or numbers.dim() != 1 or not len(numbers) or numbers.min() < -count or numbers.max() >= count:
             raise RequestError(
                 f"Examples are chosen by a list of numbers from 0 to {count - 1}, such as [0, 1]; got {shown(indices)}."

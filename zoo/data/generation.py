@@ -1,6 +1,7 @@
 """Sampling from a network that predicts the next step of its own input, one step at a time: text and music."""
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
@@ -18,8 +19,8 @@ from ..utils.arguments import plain, text_of
 from . import data_of
 from .music import Music
 
-SOUNDS = "|"
-"""Separates the frames of a prompt of music."""
+BETWEEN_FRAMES, NOTHING = re.compile(r"\s*[|\n]\s*"), "-"
+"""What separates the frames of a prompt of music, and what stands for a frame without a key: as `rnnzoo generate` prints them."""
 SILENCE = "\n"
 """The prompt of a network of text if none is given."""
 
@@ -38,7 +39,7 @@ def generate(
     """Return a prompt with its continuation by a network: a text (str), or a piano roll (Tensor).
 
     network: a network of text or of music, or a name or path, which `load` then loads on the CPU.
-    prompt: text; or names of piano keys such as "C3 E4 G4", frames separated by "|".
+    prompt: text; or names of piano keys such as "C3 E4 G4", frames separated by "|" or line breaks, "-" for a silent frame.
     length: number of characters, bytes, words or frames to draw (default: 500, or 64 frames). In a frame, each key is drawn
     independently.
     temperature: divides the logits; a lower one favours what is more probable. At 0, nothing is drawn at random: the next
@@ -175,13 +176,14 @@ def _check(length: int, temperature: float, top_k: int | None, seed: int) -> Non
 
 
 def chords(prompt: str, names: tuple[str, ...]) -> Tensor:
-    """Return the frames of a prompt such as "C3 E4 | G4", (frames, keys): 1 for the keys that sound, else 0.
+    """Return the frames of a prompt such as "C3 E4 | - | G4", (frames, keys): 1 for the keys that sound, else 0.
 
     names: the name of each key, in order. Raises RequestError for another name in the prompt.
     """
-    frames = torch.zeros(len(prompt.split(SOUNDS)) if prompt.strip() else 0, len(names))
-    for frame, text in zip(frames, prompt.split(SOUNDS), strict=False):
-        for name in text.split():
+    texts = BETWEEN_FRAMES.split(prompt.strip()) if prompt.strip() else []
+    frames = torch.zeros(len(texts), len(names))
+    for frame, text in zip(frames, texts, strict=True):
+        for name in text.split() if text != NOTHING else ():
             if name not in names:
                 raise RequestError(
                     f"No key is called {shown(name)}; keys are called {names[0]}, {names[1]} ... {names[-1]}. Change the prompt."

@@ -110,8 +110,10 @@ def _grey(picture: "Image.Image") -> "Image.Image":
     """Return an image in grey, 8 bits a pixel. What is transparent becomes white."""
     from PIL import Image
 
-    if picture.mode.startswith("I"):  # 16 bits a pixel, of which Pillow's convert would cut off the upper half
-        return picture.point(lambda value: value / 256).convert("L")
+    if picture.mode == "F":
+        raise ValueError("its pixels are floating-point numbers, and their full scale is unknown")
+    if picture.mode.startswith("I"):  # 16 bits a pixel, of which Pillow's convert to L would cut off the upper half
+        return picture.convert("I").point(lambda value: value / 256).convert("L")
     if picture.has_transparency_data:
         picture = picture.convert("RGBA")
         picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)

@@ -58,7 +58,7 @@ class Listener:
         the word ends there, the final answer is the same; None for final answers only.
 
         Raises RequestError for a network that does not read speech or that needs the whole recording, if `quiet` is not
-        finite, and unless 0 < early < pause.
+        finite, and unless `early` and `pause` are integers with 0 < early < pause.
         """
         if not listens(network):
             raise RequestError(
@@ -66,7 +66,8 @@ class Listener:
             )
         if not math.isfinite(quiet):
             raise RequestError(f"The level of quiet frames must be a finite number of dB; got {quiet}.")
-        if pause < 1 or (early is not None and not 0 < early < pause):
+        counts = [pause] if early is None else [early, pause]
+        if any(type(count) is not int for count in counts) or not 0 < counts[0] <= pause or early == pause:
             raise RequestError(
                 f"early and pause are numbers of frames with 0 < early < pause; got early {early} and pause {pause}."
             )
@@ -88,7 +89,12 @@ class Listener:
         return [word for frame, is_loud in zip(frames, loud, strict=True) if (word := self._hear(frame, is_loud))]
 
     def finish(self) -> list[Word]:
-        """Return the last word, in a list, if the recording ends before the pause after it is complete; else []."""
+        """Return the last word, in a list, if the recording ends before the pause after it is complete; else [].
+
+        A recording shorter than a frame is padded with zeros, as by `log_mel`.
+        """
+        if self.frame == 0:
+            self(self.log_mel.waiting.new_zeros(WINDOW - len(self.log_mel.waiting)))
         return [] if self.first is None else [self._answer(self.first)]
 
     def _hear(self, frame: Tensor, is_loud: bool) -> Word | None:

@@ -102,8 +102,9 @@ def read_samples(name: str, content: bytes) -> Tensor:
     try:
         samples = wav.read(content, RATE)
     except wav.WavError as error:
+        advice = f" {CONVERT}" if error.convertible else ""
         raise RequestError(
-            f"{name} reads a WAV file, mono, at {RATE:,} Hz, of 16-bit integers or 32-bit floats; this file {error}. {CONVERT}"
+            f"{name} reads a WAV file, mono, at {RATE:,} Hz, of 16-bit integers or 32-bit floats; this file {error}.{advice}"
         ) from error
     if samples.is_floating_point() and not samples.abs().max() <= LOUDEST:  # also for NaN
         raise RequestError(

@@ -34,6 +34,7 @@ class UEA(TaskData):
         held_out = self._held_out(classes)
         selected = {"test": numpy.full(len(classes), True), "validation": held_out, "train": ~held_out}[name]
         chosen = numpy.flatnonzero(selected)
+        self.require_examples(chosen, name)
         series = [torch.from_numpy(values[offsets[i] : offsets[i + 1]]) for i in chosen]
         lengths = torch.tensor([len(each) for each in series])
         padded = torch.nn.utils.rnn.pad_sequence(series, batch_first=True)

@@ -36,6 +36,7 @@ class NMNIST(TaskData):
         part = "test" if name == "test" else "train"
         x, y, p, t, offsets, labels, ids = read_arrays(self.dataset, *(f"{part}_{key}" for key in PARTS))
         selected = range(len(labels)) if name == "test" else split_by_hash([str(i) for i in ids], self.dataset)[name]
+        self.require_examples(selected, name)
         clips = [slice(offsets[i], offsets[i + 1]) for i in selected]
         frames = numpy.stack([self._frames(x[clip], y[clip], p[clip], t[clip]) for clip in clips])
         targets = torch.from_numpy(labels[list(selected)])

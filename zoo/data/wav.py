@@ -15,7 +15,14 @@ ENDLESS = 0x7FFF0000
 
 
 class WavError(Exception):
-    """The message says what the file is instead of a readable one, as the end of a sentence that begins with "the file"."""
+    """The message says what the file is instead of a readable one, as the end of a sentence that begins with "the file".
+
+    convertible: whether another program may read the audio of the file.
+    """
+
+    def __init__(self, message: str, convertible: bool = True):
+        super().__init__(message)
+        self.convertible = convertible
 
 
 def read(content: bytes, rate: int) -> Tensor:
@@ -24,6 +31,8 @@ def read(content: bytes, rate: int) -> Tensor:
     rate: samples per second. Raises WavError unless the file is mono, of this rate, of 16-bit integers or 32-bit floats, and
     has all of the audio that its header promises.
     """
+    if not content:
+        raise WavError("is empty", convertible=False)
     if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
         raise WavError("is not a WAV file")
     chunks: dict[bytes, tuple[int, bytes]] = {}
@@ -31,7 +40,7 @@ def read(content: bytes, rate: int) -> Tensor:
         chunks.setdefault(kind, (size, data))
     _, form = chunks.get(b"fmt ", (0, b""))
     if len(form) < 16 or b"data" not in chunks:
-        raise WavError("is a WAV file that ends before its audio")
+        raise WavError("is a WAV file that ends before its audio", convertible=False)
     encoding, channels, found, _, _, bits = struct.unpack_from("<HHIIHH", form)
     if encoding == EXTENSIBLE and len(form) >= 26:
         (encoding,) = struct.unpack_from("<H", form, 24)
@@ -44,10 +53,12 @@ def read(content: bytes, rate: int) -> Tensor:
         )
     size, data = chunks[b"data"]
     if len(data) < size < ENDLESS:
-        raise WavError(f"has {counted(len(data), 'byte')} of audio, but its header promises {size:,}")
+        raise WavError(
+            f"has {counted(len(data), 'byte')} of audio, but its header promises {size:,}", convertible=False
+        )
     width = bits // 8
     if len(data) < width:
-        raise WavError("is empty: it has no audio")
+        raise WavError("has no audio", convertible=False)
     dtype = torch.int16 if encoding == INTEGERS else torch.float32
     return torch.frombuffer(bytearray(data[: len(data) // width * width]), dtype=dtype)
 

@@ -93,14 +93,16 @@ def histograms(
     """Return (shares, axis): the share of each sample's values in bins of equal width, (samples, bins), and the bins' axis.
 
     The bins cover `usual_range` or, if any value lies outside it, the range from the smallest value to the largest. The
-    axis is called "from", and its ticks are the left edges of the bins.
+    axis is called "from", and its ticks are the left edges of the bins. Infinite values and NaN are in no bin.
     """
-    low, high = min(float(v.min()) for v in samples), max(float(v.max()) for v in samples)
+    finite = [v[np.isfinite(v)] for v in samples]
+    low = min((float(v.min()) for v in finite if v.size), default=usual_range[0])
+    high = max((float(v.max()) for v in finite if v.size), default=usual_range[1])
     if usual_range[0] <= low and high <= usual_range[1]:
         low, high = usual_range
     elif high <= low:
         high = low + 1
-    shares = np.array([np.histogram(v, bins, (low, high))[0] / v.size for v in samples])
+    shares = np.array([np.histogram(f, bins, (low, high))[0] / v.size for f, v in zip(finite, samples, strict=True)])
     return shares, Axis("from", tuple(float(f"{edge:.4g}") for edge in np.linspace(low, high, bins + 1)[:-1]))
 
 

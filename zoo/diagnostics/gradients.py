@@ -47,9 +47,10 @@ def gradients(
 def compare_ends(norms: Sequence[float]) -> str:
     """Return a sentence that compares the gradient norms of the first and of the last layer."""
     first, last = norms[0], norms[-1]
-    if len(norms) == 1 or last == 0:
+    if len(norms) == 1:
         return f"Gradient norm of the layer: {first:.3g}."
-    return f"Gradient norms: layer 1 {first:.3g}, last layer {last:.3g}; ratio {first / last:.3g}."
+    ratio = f"; ratio {first / last:.3g}" if last else ""
+    return f"Gradient norms: layer 1 {first:.3g}, last layer {last:.3g}{ratio}."
 
 
 @requires_recurrent

@@ -4,6 +4,7 @@ All are from Chen 2022. Noh's indicator: sections 4.2.2 and 5.1. Gradients of ga
 The long-term dependency test: sections 4.2.1 and 4.4.1. The memory s of a cell is its state c or the corresponding state.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -49,8 +50,8 @@ SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 Probe = Literal["ones", "signs"]
 
 
-def _power(logarithm: float) -> str:
-    return f"{10.0**logarithm:.3g}" if np.isfinite(logarithm) else "0"
+def _power(logarithm: float, nothing: str = "0") -> str:
+    return nothing if np.isnan(logarithm) else f"{10.0**logarithm:.3g}"
 
 
 def history(folder: Path) -> Result:
@@ -72,9 +73,9 @@ def history(folder: Path) -> Result:
         "metric": Array(np.array([epoch.validation_metric for epoch in epochs]), axes[1:], training.metric),
     }
     lines = tuple(
-        f"Layer {layer}: {_power(row[0])} after the first epoch, {_power(row[-1])} after the last, "
-        f"median {_power(float(np.nanmedian(row)))}."
+        f"Layer {layer}: {first} after the first epoch, {last} after the last, median {median}."
         for layer, row in enumerate(indicator, start=1)
+        for first, last, median in [[_power(v, "zero or infinite") for v in (row[0], row[-1], np.nanmedian(row))]]
     )
     setting = {"of": training.model, "recipe": training.recipe_name, "seed": training.recipe.seed, "v": "ones"}
     return Result(setting, arrays, lines)
@@ -92,7 +93,7 @@ def noh(
     signs cancel. "signs" are random signs from a fixed seed. Raises RequestError for bidirectional networks.
 
     indicator: (layer, step), log10 of the mean of |v^T ds_t/ds_0| over units and over the sequences that have a step t; NaN
-    if every derivative is zero. end: (layer,), the indicator at each sequence's own last step.
+    if every derivative is zero, and inf if one overflows. end: (layer,), the indicator at each sequence's own last step.
     """
     longest = x.shape[1] if lengths is None else int(lengths.max())
     steps = evenly_spread(longest, points)
@@ -113,7 +114,7 @@ def noh(
 def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths, target: Target) -> list[float | None]:
     """Return Noh's indicator at each sequence's last step, `end` of `noh`, for each layer; y and target are not used.
 
-    None stands for a layer in which every derivative is zero.
+    None stands for a layer in which every derivative is zero, or one overflows.
     """
     logs = [layer[-1] for layer in _log_derivatives(network, x, lengths, "ones", [None])]
     return [value if np.isfinite(value) else None for value in logs]
@@ -130,7 +131,13 @@ def _log_derivatives(
     ends = sequence_lengths(x, lengths)
     pairs = zip(network.layers, layer_inputs(network, x, lengths), strict=True)
     means = [list(_derivatives(layer, inputs, ends, probe, steps)) for layer, inputs in pairs]
-    return [[float(np.log10(mean)) if mean > 0 else float("nan") for mean in row] for row in means]
+    return [[_logarithm(mean) for mean in row] for row in means]
+
+
+def _logarithm(mean: float) -> float:
+    if mean == 0:
+        return math.nan
+    return math.log10(mean) if math.isfinite(mean) else math.inf  # a NaN is a difference of infinite numbers
 
 
 def _derivatives(
@@ -258,7 +265,7 @@ def dependency(
         )
     steps = torch.arange(x.shape[1])
     ends = sequence_lengths(x, lengths)[:, None]
-    neutral = _neutral_step(network, x)
+    neutral = _neutral_step(network, x, (steps < ends).to(x.device))
     values = np.empty((2, len(SHARES), 2))  # (end, share, metric or loss)
     for i, share in enumerate(SHARES):
         count = (share * ends).round()
@@ -276,9 +283,12 @@ def dependency(
     return Result({"of": describe(network.config), "sequences": len(x)}, {"metric": metric, "loss": loss}, (line,))
 
 
-def _neutral_step(network: RecurrentNetwork, x: Tensor) -> Tensor:
-    """Return the time step that replaces others: the token of "the", (), or the mean of all steps of x, (*input)."""
+def _neutral_step(network: RecurrentNetwork, x: Tensor, valid: Tensor) -> Tensor:
+    """Return the time step that replaces others: the token of "the", (), or the mean of the valid steps of x, (*input).
+
+    valid: False for padding, (batch, time).
+    """
     if network.embedding is None:
-        return x.mean((0, 1))
+        return x[valid].mean(0)
     token = UNKNOWN if network.tokenizer is None else network.tokenizer.neutral_token
     return torch.tensor(token, dtype=x.dtype, device=x.device)

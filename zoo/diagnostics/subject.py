@@ -125,7 +125,8 @@ def sample(
     not cut). untrained: True for random weights drawn from `seed`. needs: see Analysis.needs; "labels" requires that the head
     fits the task, and "network" reads no data.
 
-    A network without a task reads random_inputs of `steps` (default: 10) steps, and its targets are random classes.
+    A network without a task reads random_inputs, or random tokens, of `steps` (default: 10) steps, and its targets are random
+    classes.
     Raises RequestError for a feed-forward network or one that reads a story and a question, DataError if the data are
     missing, and the errors of `load`.
     """
@@ -147,10 +148,13 @@ def sample(
             x, lengths = x[:, :steps], None if lengths is None else lengths.clamp(max=steps)
             y = y[:, :steps] if task.readout == "every" else y
         return Sample(network, x, y, lengths, task.target, f"{weights}; {len(x)} test examples of {task.title}")
-    generator = torch.Generator().manual_seed(seed)
-    x = random_inputs((examples, steps or 10, *config.interface.input), generator)
-    y = torch.randint(config.interface.outputs, (examples,), generator=generator)
-    return Sample(network, x, y, None, "class", f"{weights}; random inputs")
+    generator, interface, shape = torch.Generator().manual_seed(seed), config.interface, (examples, steps or 10)
+    if interface.vocabulary is None:
+        x = random_inputs((*shape, *interface.input), generator)
+    else:
+        x = torch.randint(1, interface.vocabulary, shape, generator=generator)
+    y = torch.randint(interface.outputs, shape if interface.readout == "every" else shape[:1], generator=generator)
+    return Sample(network, x, y, None, "class", weights if needs == "network" else f"{weights}; random inputs")
 
 
 def _has_weights(reference: Reference) -> bool:

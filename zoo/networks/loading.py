@@ -30,7 +30,7 @@ def load(
     device: where the network goes (default: a GPU that torch can use, else the CPU).
     dtype: of the parameters, torch.float16 or "float16" (default: float32, also if they are stored in float16).
     revision: a revision on the Hub other than the pinned one.
-    pretrained: if False, `build` initialises the network randomly, from `seed`.
+    pretrained: if False, `build` initialises the network randomly, from `seed`, which nothing else uses.
     allow_large: load networks of more than 200 million parameters too.
     classes: replace the head by a fresh one with this number of outputs or these class names; see Network.reset_head.
     quantize: "int8" to round the weights to the values that an int8 export stores; see zoo.networks.quantize.

@@ -88,7 +88,7 @@ class Network(PretrainedMixin):
         spec, vocabulary = self.config.architecture, self.interface.vocabulary
         self.embedding = None
         if spec.embedding is not None and vocabulary is not None:
-            # from_pretrained draws no values: nn.init.normal_ on the meta device would import torch._dynamo, over a second
+            # from_pretrained draws no values: nn.init.normal_ on the meta device imports torch's compiler, over a second
             weight, frozen = torch.empty(vocabulary, spec.embedding.size), not spec.embedding.trainable
             self.embedding = nn.Embedding.from_pretrained(weight, frozen, padding_idx=PADDING)
         self.neck = ConvolutionalHead(spec.head, self.width)
@@ -208,7 +208,10 @@ def shape_text(x: Tensor) -> str:
 
 def wrong_state(name: str, batch: int) -> str:
     """Return the message for a state that does not fit the network `name` and a batch of `batch` sequences."""
-    return f"The state does not fit {name} and a batch of {batch}. Pass what initial_state({batch}) or a step returned."
+    return (
+        f"The state does not fit {name} and a batch of {batch}. Pass what initial_state({batch}) or a step of the same network or "
+        "stream returned."
+    )
 
 
 def check_tokens(name: str, tokens: Tensor, embedding: nn.Embedding) -> None:

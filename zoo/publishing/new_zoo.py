@@ -22,6 +22,5 @@ def create(folder: Path) -> list[Path]:
     if there := [name for name in FILES if (folder / name).exists()]:
         raise RequestError(f"{folder} has {' and '.join(there)} already; nothing was written. Choose another folder.")
     (folder / "cards").mkdir(parents=True, exist_ok=True)
-    for name in FILES:
-        files.atomic_write(folder / name, (TEMPLATE / name).read_bytes())
+    files.write_together(folder, {name: (TEMPLATE / name).read_bytes() for name in FILES})
     return [folder / name for name in FILES]

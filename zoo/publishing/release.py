@@ -65,8 +65,7 @@ def release(folder: Path, half: bool = False) -> str:
             contents[tensors.FILE] = tensors.rounded(folder / tensors.FILE)
         if find_spec("matplotlib") is not None:
             lattices.write(entry, home)  # first, since it is slow and does not contradict the old pin
-        for name, content in contents.items():
-            files.atomic_write(home / name, content)
+        files.write_together(home, contents)
     if half:
         recorded = recorded.of_rounded(files.sha256(home / tensors.FILE))
         loading.load_weights(network, home / tensors.FILE)  # as others will load them

@@ -94,7 +94,7 @@ def make_accelerator(recipe: Recipe, device: str | None) -> Any:
     if not torch.distributed.is_initialized():
         # an earlier run in this process may have had another precision or device
         AcceleratorState._reset_state(reset_partial_state=True)
-    if chosen.index is not None:
+    if chosen.type != "cpu" and chosen.index is not None:
         torch.accelerator.set_device_index(chosen.index)
     accelerator = Accelerator(mixed_precision=recipe.precision, cpu=chosen.type == "cpu")
     precision, batch, processes = recipe.precision, recipe.batch_size, accelerator.num_processes

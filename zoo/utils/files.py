@@ -105,7 +105,8 @@ def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
         for path, partial in partials.items():
             os.replace(partial, path)
     except OSError as error:
-        error.filename, error.filename2 = os.fspath(path), None  # if the disk is full, the system names no file
+        error.filename = os.fspath(path)  # if the disk is full, the system names no file
+        del error.filename2  # the partial file; with None, the message would end in "-> None"
         raise
     finally:
         for partial in partials.values():

@@ -207,4 +207,5 @@ def peak_memory(device: torch.device) -> int | None:
     status = Path("/proc/self/status")
     if device.type != "cpu" or not status.exists():
         return None
-    return next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    lines = status.read_text().splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), None)

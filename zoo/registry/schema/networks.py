@@ -26,10 +26,10 @@ def _check_weight_init(name: str) -> str:
     raise fault(f"unknown initialiser {name!r}; known: {', '.join(INITIALISERS)}, uniform-R, normal-S")
 
 
-SPELLING = re.compile(
-    r"(?P<bi>bi)?(?P<block>block)?(?P<conv>conv)?(?P<cell>[a-z][a-z0-9-]*)-(?P<layers>\d{1,20})x(?P<units>\d{1,20})"
-)
-"""The spelling of an architecture, see Architecture.from_name."""
+_CELL = r"(?P<cell>[a-z][a-z0-9-]*)-(?P<layers>\d{1,20})x(?P<units>\d{1,20})"
+SPELLED_CELL = re.compile(rf"(?P<bi>)(?P<block>)(?P<conv>){_CELL}")
+SPELLING = re.compile(rf"(?P<bi>bi)?(?P<block>block)?(?P<conv>conv)?{_CELL}")
+"""The spelling of an architecture without and with its prefixes, see Architecture.from_name."""
 NO_TASK = "none"
 """The task's name in the config of a network that was built for no task of the registry."""
 Merge = Literal["sum", "concat", "mul", "mean"]
@@ -208,7 +208,8 @@ class Architecture(Spec):
         bi: two directions, concatenated. block: layer norm before each layer, residual connections and a gated feed-forward
         network of 2 H. conv: 3 x 3 convolutions. Raises ValidationError if no network can have this architecture.
         """
-        spelt = SPELLING.fullmatch(name)
+        own = SPELLED_CELL.fullmatch(name)  # a user's cell whose name begins like a prefix, such as "bistable"
+        spelt = own if own is not None and own["cell"] in ROWS else SPELLING.fullmatch(name)
         if spelt is None or spelt["cell"] not in ROWS:
             return None
         return cls(
