@@ -295,8 +295,16 @@ def test_runs_of_which_some_collapsed_are_points_beside_the_curve() -> None:
     (axis,) = plots._draw(rows[1:2]).axes  # a model of one depth has a bar, unless some of its runs collapsed
     assert [[round(float(value)) for value in line.get_xdata()] for line in axis.lines][:2] == [[10, 80, 90], [10]]
     assert not axis.patches
+    (axis,) = plots._draw([replace(rows[0], diverged_runs=1), rows[2]]).axes  # two runs, of which one has no figure
+    marks = [(line.get_xdata().tolist(), line.get_ydata().tolist()) for line in axis.lines if line.get_marker() == "x"]
+    assert marks == [([1], [0.0]), ([], [])]  # on the axis, not on the other run; and in the legend
     other = [rows[0], replace(rows[1], values=(0.1, 0.9, 0.7)), rows[2]]
     assert comparison.digest(other) != comparison.digest(rows)  # else the picture would not be drawn again
+    first = replace(rows[0], epochs=5, epochs_done=2, diverged=3, seeds=(4, 5, 6))
+    assert first.training_text == "r, seed 4: 2 of 5 epochs; diverged"
+    assert comparison.shorter([replace(first, paper_epochs=9), replace(first, diverged=None, paper_epochs=9)]) == [
+        replace(first, diverged=None, paper_epochs=9)
+    ]
     recipes = [replace(row, recipe=f"r{i}", epochs=i) for i, row in enumerate([*rows, rows[0]])]
     assert "(recipes r0, r1, r2, r3; `rnnzoo compare` prints epochs and seeds)" in plots._caption(recipes)
 
@@ -475,3 +483,12 @@ def test_a_run_that_converged_is_not_shorter_than_the_papers() -> None:
     row = replace(ROW, measured=0.5, epochs_done=3, epochs=5, paper_epochs=5)
     assert comparison.shorter([row, replace(row, converged=True), replace(row, measured=None)]) == [row]
     assert comparison.shorter([replace(row, epochs_done=5), replace(row, paper_epochs=None)]) == []
+
+
+def test_a_card_has_no_mean_of_a_run_that_collapsed_and_one_that_did_not() -> None:
+    name = "lstm-2x128-smnist"
+    (row, *_) = comparison.rows(name)
+    card = cards.compose(registry.find(name), results.for_model(name), cards.counts(name))
+    assert row.mixed
+    assert f"| measured, test, 2 seeds | {row.mean_text} |" in card
+    assert "mean of 2 seeds" not in card

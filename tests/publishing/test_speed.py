@@ -19,7 +19,7 @@ from zoo.utils import paths
 @pytest.mark.parametrize(
     ("page", "words"),
     [
-        ("README.md", "{:.1f} to {:.1f} times slower, and {:.0f} to {:.0f} times slower one step at a time"),
+        ("README.md", "{:.1f} to {:.1f} times over whole sequences and {:.0f} to {:.0f} times one step at a time"),
         ("docs/guide.md", "{:.1f} to {:.1f} times over whole sequences, and {:.0f} to {:.0f} times one step at a time"),
     ],
 )

@@ -21,7 +21,7 @@ _MATRIX = {
 }
 _OWN_TIME = {"zoneout": "one of its states says when to keep the others, and zoneout would keep that one too"}
 _PAST = {"zoneout": "one of its states is a copy of the past, and zoneout would mix it with an older copy"}
-_INSIDE = {"dropout": "its layers are inside of one cell"}
+_INSIDE = {"dropout": "its layers lie inside one cell"}
 _NO_PRODUCT = {"recurrent_dropout": "it has no recurrent projection"}
 _SCALED = {"zoneout": "one of its states is the scale of others, and zoneout would keep one without the other"}
 _PHI = ("tanh", "relu")

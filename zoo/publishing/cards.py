@@ -4,7 +4,6 @@ The module does not use the Hub, and imports torch only to count a model that ca
 """
 
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -18,7 +17,7 @@ from ..registry.metrics import METRICS, TARGETS
 from ..registry.schema import Embedding, Paper, Reported
 from ..utils import paths
 from ..utils.text import ahead_text, capitalised, counted, markdown
-from . import babi_stories
+from . import babi_stories, comparison
 from .training_text import recipe_text, training_text
 
 LICENSE = "apache-2.0"
@@ -248,19 +247,23 @@ def _figures(entry: Entry, recorded: Results) -> str:
             if (r.split, r.metric) == (e.split, e.metric)
         ]
         if recorded.other_seeds and e == recorded.measured():
-            rows.append(_over_seeds(recorded.over_seeds(), entry.weights is not None))
+            rows.append(_over_seeds(entry, recorded))
     return markdown((TARGETS[entry.task.target].title, "", "source"), rows) if rows else "None yet."
 
 
-def _over_seeds(runs: Sequence[Evaluation], with_weights: bool) -> tuple[str, str, str]:
-    """Return (name, value, source) of a card's figure, as text: the mean and standard deviation over the runs of all seeds.
-
-    runs: the figures, first that of the run whose results the card shows. with_weights: True if the weights of that run are
-    published.
-    """
-    published = runs[0]
+def _over_seeds(entry: Entry, recorded: Results) -> tuple[str, str, str]:
+    """Return (name, value, source) of a card's figure, as text: the mean and standard deviation over the runs of all seeds."""
+    runs = recorded.over_seeds()
+    published = runs[0]  # of the run whose results the card shows
     each = ", ".join(f"seed {run.seed}: {value_text(run)}" for run in runs)
-    weights = f"; the weights are those of seed {published.seed}" if with_weights else ""
+    weights = "" if entry.weights is None else f"; the weights are those of seed {published.seed}"
+    mixed = [row for row in comparison.rows(entry.name, results_of=lambda name: [recorded]) if row.mixed]
+    if mixed:
+        return (
+            f"measured, {published.split}, {len(runs)} seeds",
+            mixed[0].mean_text,
+            f"training runs by one recipe ({each})",
+        )
     return (
         f"measured, {published.split}, mean of {len(runs)} seeds",
         METRICS[published.metric].mean_text([run.value for run in runs]),

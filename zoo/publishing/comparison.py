@@ -166,7 +166,10 @@ class Row:
 
     @property
     def training_text(self) -> str | None:
-        """The recipe, the epochs trained and, if they differ from the recipe's, the epochs of the paper's recipe."""
+        """The recipe, the epochs trained and, if they differ from the recipe's, the epochs of the paper's recipe.
+
+        Of several runs, it says how the first one ended.
+        """
         other = self.recipe_paper if self.paper and self.recipe_paper != self.paper else None
         author = registry.load_registry().papers[other].citation if other else "paper"
         paper = f" ({author}: {self.paper_epochs})" if self.paper_epochs not in (None, self.epochs) else ""
@@ -174,8 +177,9 @@ class Row:
         end = next((f"; {word}" for word, ended in ends.items() if ended), "")
         stopped = "stopped early after " if self.converged and not end and self.epochs_done != self.epochs else ""
         # of several runs, some of which collapsed, the first may have ended early and others not
+        whose = f"seed {self.seeds[0]}: " if self.runs > 1 and self.seeds and (end or stopped) else ""
         done = "up to" if self.mixed and self.epochs_done != self.epochs else f"{self.epochs_done} of"
-        return self.recipe and f"{self.recipe}, {stopped}{done} {counted(self.epochs or 0, 'epoch')}{paper}{end}"
+        return self.recipe and f"{self.recipe}, {whose}{stopped}{done} {counted(self.epochs or 0, 'epoch')}{paper}{end}"
 
 
 def rows(
@@ -256,8 +260,8 @@ def _collapsed(run: results.Results) -> bool:
 
 
 def shorter(rows: Sequence[Row]) -> list[Row]:
-    """Return the measured rows whose training had fewer epochs than the paper's and did not converge."""
-    measured = [row for row in rows if row.measured is not None and not row.converged]
+    """Return the measured rows whose training had fewer epochs than the paper's, and neither converged nor diverged."""
+    measured = [row for row in rows if row.measured is not None and not (row.converged or row.diverged)]
     return [row for row in measured if (row.epochs_done or 0) < (row.paper_epochs or 0)]
 
 

@@ -123,14 +123,20 @@ def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]])
                 axis.plot([r.layers] * len(figures), figures, linestyle="", **look)
                 axis.plot([r.layers] * r.collapsed, figures[: r.collapsed], **COLLAPSED)
                 continue
-            if r.lost:  # on the axis, at the end for the worst figures
+            if r.lost or r.diverged_runs:  # on the axis, at the end for the worst figures
                 worst = 0.0 if r.measure.higher_is_better else 1.0
-                axis.plot(r.layers, worst, transform=axis.get_xaxis_transform(), clip_on=False, **COLLAPSED)
+                axis.plot(
+                    r.layers,
+                    worst,
+                    transform=axis.get_xaxis_transform(),
+                    clip_on=False,
+                    **(COLLAPSED | {"color": look["color"]}),
+                )
             if r.measured is not None:
                 place = r.layers, r.measure.scale * r.measured
                 if error := _error(r):
                     axis.errorbar(*place, error, color=look["color"], capsize=2)
-                if r.collapsed or r.diverged_runs:
+                if r.collapsed:
                     axis.plot(*place, **COLLAPSED)
     axis.set(
         title=_title(f"{rows[0].task_title}, {rows[0].units} units"), xlabel="depth, layers", ylabel=_metric(rows[0])
@@ -159,7 +165,13 @@ def _bars(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) -
         elif r.measured is not None:
             axis.barh(place + shift, scale * r.measured, height, color=colour, xerr=_error(r))
         elif r.lost:
-            axis.plot(0.0, place + shift, transform=axis.get_yaxis_transform(), clip_on=False, **COLLAPSED)
+            axis.plot(
+                0.0,
+                place + shift,
+                transform=axis.get_yaxis_transform(),
+                clip_on=False,
+                **(COLLAPSED | {"color": colour}),
+            )
     axis.set_yticks(range(len(rows)), [f"{r.kind} {r.layers}x{r.units}" for r in rows])
     axis.set(title=_title(rows[0].task_title), xlabel=_metric(rows[0]), ylim=(len(rows) - 0.5, -0.5))
     axis.grid(axis="x", color="0.9", linewidth=0.6)

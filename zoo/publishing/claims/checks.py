@@ -158,7 +158,7 @@ def close_to_zero(results: Results, against: str, parts: Sequence[str] = ()) -> 
     for part in parts or results:
         mean, variance = (results[part].arrays[k].at(against=against).values[:, 1:] for k in ("mean", "variance"))
         sizes[part], spreads[part] = float(np.nanmax(np.abs(mean))), float(np.nanmax(variance)) ** 0.5
-    text = "; ".join(f"{part}: mean at most {sizes[part]:.2g}, sd {spreads[part]:.2g}" for part in sizes)
+    text = "; ".join(f"{part}: after step 1, mean at most {sizes[part]:.2g}, sd {spreads[part]:.2g}" for part in sizes)
     return text, all(sizes[part] < 0.5 * spreads[part] for part in sizes)
 
 

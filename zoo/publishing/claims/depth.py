@@ -191,7 +191,9 @@ def rules() -> str:
         "Section 4.1 and Fig. 4 of Turkoglu et al. 2019. A run fails here if it diverges or its test accuracy is below "
         f"{100 * FAILED:.0f} %; the paper does not say what it counts as a failure. Accuracies within {100 * CLOSE:.0f} "
         'points count as equal. "Often fails" agrees if at least one run failed, and "more robust" if no run of STAR and at least '
-        "one run of every other cell did; neither is a test of significance."
+        'one run of every other cell did; neither is a test of significance. "The only unit" agrees if the mean accuracy of STAR '
+        f"is more than {100 * CLOSE:.0f} points above that of every other cell. A gain from depth of up to {100 * CLOSE:.0f} points "
+        'may be of the seeds: "cannot tell", as where a missing run could change the answer.'
     )
 
 

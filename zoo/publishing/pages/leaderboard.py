@@ -24,14 +24,14 @@ def page() -> str:
     tasks = load_registry().all_tasks
     settings = protocol.read()
     parts = [
-        "# Leaderboard: every cell under one protocol",
+        "# Leaderboard: cells under one protocol",
         "Networks with the same number of parameters, trained alike by [one protocol](#the-protocol). A figure is the mean and the "
         "standard deviation of the test metric over the seeds, at the best of three learning rates. The budget is small, so the "
         "tables say which cells learn fast, not what they reach in the end. `rnnzoo leaderboard` prints these rows.",
         "Each cell starts from its own initial values, with its default options except for those of the protocol; "
         "[its item](cells.md#equations) says where they are not its paper's. Cells stand alone, without the blocks of feed-forward "
         "layers in which papers use linear recurrences; without these, `lru`, `s4d` and `s5` are linear maps of the sequence. "
-        "Cells whose state is a matrix are left out, and those that the protocol names. The text of `shakespeare` is read in one "
+        "Cells whose state is a matrix are left out, cells that are not trained, and those that the protocol names. The text of `shakespeare` is read in one "
         "stream, over which a state that has no bound can grow until its answers are worse than guesses.",
     ]
     header = ("#", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs per step")
@@ -62,7 +62,7 @@ def page() -> str:
         "## The protocol",
         "The learning rate is the one with the lowest validation loss for the first seed. Seconds are wall-clock time, on cores "
         "that other work may have shared; microseconds are CPU time. `python -m benchmarks.leaderboard --task TASK --cell CELL` "
-        "reproduces one row. `rnnzoo leaderboard --json` has more of each: `rates`, the lowest validation loss of the first seed at "
+        "measures one row again; on another processor, rounding can change a figure within its spread. `rnnzoo leaderboard --json` has more of each: `rates`, the lowest validation loss of the first seed at "
         "each learning rate (null if the run diverged); `values`, the test metric of each seed; and `diverged`, the seeds that have "
         "none.",
         f"```yaml\n{protocol.text()}```",

@@ -43,9 +43,10 @@ def _is_measured(rows: Sequence[Row]) -> bool:
 
 
 def _extent(rows: Sequence[Row]) -> str:
-    """Return how many of the models have a run, such as "3 of 5 models"."""
-    models, measured = {row.model for row in rows}, {row.model for row in rows if row.has_run}
-    return f"{len(measured)} of {counted(len(models), 'model')}"
+    """Return how many of the models have a run, such as "3 of 5 models (1 of them diverged)"."""
+    models, run = {row.model for row in rows}, {row.model for row in rows if row.has_run}
+    lost = {row.model for row in rows if row.lost}
+    return f"{len(run)} of {counted(len(models), 'model')}" + (f" ({len(lost)} of them diverged)" if lost else "")
 
 
 def page(key: str, rows: Sequence[Row]) -> str:
@@ -62,7 +63,7 @@ def page(key: str, rows: Sequence[Row]) -> str:
         f"is our figure minus the paper's, in percentage points for accuracies. {_short_runs(rows)}"
         f"A model's card lists every difference from the paper's training. `rnnzoo compare --paper {key}` prints these rows.",
         *([f"[The paper's analyses, reproduced](diagnostics/{key}.md)."] if key in diagnostics.papers() else []),
-        *([f"![{rows[0].measure.title} against depth]({key}.svg)"] if _is_measured(rows) else []),
+        *([f"![{rows[0].measure.title}, reported and measured]({key}.svg)"] if _is_measured(rows) else []),
         *filter(None, [depth.section(rows) if key == depth.PAPER else ""]),
     ]
     for (table, _, title), group in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):
@@ -75,6 +76,7 @@ def page(key: str, rows: Sequence[Row]) -> str:
             f"## {table}: {title}",
             f"{extent}.{note}",
             _comparison_table(table_rows),
+            *filter(None, ["\n".join(_notes(table_rows))]),
         ]
     if averages := means(rows):
         parts.append(f"## Means over tasks\n\n{_means_table(averages)}")
@@ -82,10 +84,10 @@ def page(key: str, rows: Sequence[Row]) -> str:
 
 
 def _short_runs(rows: Sequence[Row]) -> str:
-    """Return a sentence about how many of the measured figures come from short runs, with a space; "" if there are none."""
-    short, measured = len(shorter(rows)), sum(row.measured is not None for row in rows)
-    share = f"All {measured}" if short == measured else f"{short} of the {measured}"
-    text = f"{share} measured figures come from runs shorter than the papers' recipes; longer runs may do better. "
+    """Return a sentence about how many of the measured models had short runs, with a space; "" if there are none."""
+    short, measured = ({row.model for row in found if row.measured is not None} for found in (shorter(rows), rows))
+    share = f"All {len(measured)}" if short == measured else f"{len(short)} of the {len(measured)}"
+    text = f"{share} measured models were trained for fewer epochs than in the paper; longer runs may do better. "
     return text if short else ""
 
 
@@ -98,6 +100,16 @@ def _means_table(rows: Sequence[Mean]) -> str:
          "-" if r.reported_there is None else r.measure.text(r.reported_there), r.measured_text or "-") for r in rows
     ]  # fmt: skip
     return markdown(header, cells)
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    """Return the registry's notes on how models that have a run differ from the paper's, as lines of a Markdown list."""
+    models, names = load_registry().models, dict.fromkeys(row.model for row in rows if row.has_run)
+    by_note: dict[str, list[str]] = {}
+    for name in names:
+        if note := models[name].notes:
+            by_note.setdefault(note, []).append(f"`{name}`")
+    return [f"- {', '.join(noted)}: {note}" for note, noted in by_note.items()]
 
 
 def _comparison_table(rows: Sequence[Row]) -> str:

@@ -42,8 +42,8 @@ def page() -> str:
     parts = [
         "# Tasks",
         "In a model's name, the task follows the number of units. In the column of outputs, *last*, *mean* and *every* say what "
-        "the head reads: the last state, the mean of the states over time, or the state of every step. [Where the data come "
-        "from](#data) stands below.",
+        "the head reads: the last state, the mean of the states over time, or the state of every step. [Data](#data) "
+        "lists the sources.",
         markdown(("name", "task", "input", "output", "data"), tasks),
         "## Data",
         "Some data are generated. All other data are read from a folder below `$RNNZOO_DATA` (default: `~/.cache/rnnzoo`), and "
