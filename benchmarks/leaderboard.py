@@ -41,6 +41,7 @@ from zoo.training import jobs
 from zoo.training.evaluation import evaluate
 from zoo.training.trainer import train
 from zoo.utils import provenance
+from zoo.utils.arguments import check_name
 
 from .common import seconds_of_step
 
@@ -129,7 +130,8 @@ def run(entry: Entry, folder: Path, rate: float, seed: int) -> results.Training:
 
 
 def measure(protocol: Protocol, cell: str, task: str, runs: Path) -> leaderboard.Row:
-    """Train a cell on a task by the protocol, and return its row."""
+    """Train a cell on a task by the protocol, and return its row. Raises UnknownNameError for a cell that is not ranked."""
+    check_name("ranked cell", cell, ranked_cells(), "The protocol says which cells are left out.")
     entry = entry_of(protocol, cell, task)
     home = runs / task / cell
 
@@ -203,8 +205,9 @@ def main() -> None:
     """Run the program."""
     protocol = protocols.read()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", nargs="*", choices=list(protocol.tasks), default=[], help="default: all")
-    parser.add_argument("--cell", nargs="*", default=[], help="default: all that have no row yet")
+    several: dict[str, Any] = {"nargs": "*", "action": "extend", "default": []}
+    parser.add_argument("--task", choices=list(protocol.tasks), help="default: all", **several)
+    parser.add_argument("--cell", metavar="CELL", help="default: all that have no row yet", **several)
     parser.add_argument("--runs", type=Path, default=Path("runs/leaderboard"), help="folder of the training runs")
     parser.add_argument("--jobs", type=int, help="cells to measure at once (default: 1; with --ray, all)")
     parser.add_argument("--ray", help="Ray cluster: its address, `auto`, or `local` to start one")

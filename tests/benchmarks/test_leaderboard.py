@@ -132,14 +132,26 @@ def test_cells_are_measured_at_once_each_in_a_process(
 ) -> None:
     small_zoo()
     runs = tmp_path / "runs"
-    command = ["leaderboard", "--task", "mnist-rows", "parity", "--cell", "no-cell", "--runs", str(runs), "--jobs", "2"]
+    command = [
+        "leaderboard",
+        "--task",
+        "mnist-rows",
+        "--task",
+        "parity",
+        "--cell",
+        "no-cell",
+        "--runs",
+        str(runs),
+        "--jobs",
+        "2",
+    ]
     monkeypatch.setattr("sys.argv", command)
     with pytest.raises(TrainingError, match="mnist-rows/no-cell, parity/no-cell"):
         program.main()
     for task in ("mnist-rows", "parity"):
         command, fault, *_ = (runs / task / "no-cell" / "train.log").read_text().splitlines()
         assert command == f"$ python -m benchmarks.leaderboard --task {task} --cell no-cell --runs {runs}"
-        assert fault.startswith(f"{task}, no-cell: No cell is called 'no-cell'")
+        assert fault.startswith(f"{task}, no-cell: No ranked cell is called 'no-cell'")
     assert "parity/no-cell: failed" in capsys.readouterr().err
 
 
