@@ -21,6 +21,8 @@ from . import babi_stories, comparison
 from .training_text import recipe_text, training_text
 
 LICENSE = "apache-2.0"
+NEXT = {"characters": 'generate {} --prompt "To be"', "fsdd": "listen {} digits.wav", "music": "generate {} --seed 1"}
+"""By family of data: the command for which people want a model with weights."""
 LARGEST_DROP = 0.003
 """A card warns if another runtime or 8-bit weights lose more accuracy than this (a fraction: 0.003 is 0.3 points)."""
 GROWTH = 1.1
@@ -139,7 +141,7 @@ def _title(entry: Entry) -> str:
 
 
 def _usage(entry: Entry) -> str:
-    """Return Markdown: Python code that runs the network, a text about its inputs and outputs, and a next command."""
+    """Return Markdown: Python code that runs the network, a text about its inputs and outputs, and the next commands."""
     code = _call(entry)
     names = ", ".join([name for name in ("examples", "generate") if f"{name}(" in code] + ["load"])
     streams = entry.task.form != "question" and entry.task.readout != "none" and not entry.model.bidirectional
@@ -147,10 +149,14 @@ def _usage(entry: Entry) -> str:
     code = f"with torch.no_grad():\n{textwrap.indent(code, '    ')}{streaming}"
     untrained = "" if entry.weights else ", pretrained=False"
     verb = "eval" if entry.weights else "compare" if entry.task.absent else "train"
+    commands = [f"rnnzoo {verb} {entry.name}"]
+    if entry.weights and entry.task.family in NEXT:
+        commands.append(f"rnnzoo {NEXT[entry.task.family].format(entry.name)}")
+    listed = "\n".join(commands)
     return (
         f"```python\nimport torch\nfrom zoo import {names}\n\n"
         f'model = load("{entry.name}"{untrained}){"  # random weights" if untrained else ""}\n'
-        f"{code}```\n\n{_inputs_and_classes(entry)}```console\nrnnzoo {verb} {entry.name}\n```"
+        f"{code}```\n\n{_inputs_and_classes(entry)}```console\n{listed}\n```"
     )
 
 

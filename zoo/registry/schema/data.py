@@ -173,7 +173,12 @@ class Task(Shapes):
     """For target `forecast`: the test error of repeating the last value, at each horizon."""
     guess: Positive | None = None  # for target `value`, if known: the mean squared error of the best constant answer
     pipeline_tag: Literal[
-        "image-classification", "text-classification", "text-generation", "question-answering", "other"
+        "audio-classification",
+        "image-classification",
+        "other",
+        "question-answering",
+        "text-classification",
+        "text-generation",
     ]
     """The Hub's name for this kind of task."""
 
