@@ -83,6 +83,9 @@ def test_an_answer_is_to_one_example_and_to_its_last_step() -> None:
     assert answer(network, padded, lengths) == answer(network, tokens, lengths)
     with pytest.raises(RequestError, match="to one example"):
         answer(network, torch.cat([tokens, tokens]))
+    network.head = torch.nn.Linear(256, 3)
+    with pytest.raises(RequestError, match="has 3 outputs, but its config 67"):
+        answer(network, tokens)
 
 
 def test_a_turned_image_is_turned_back() -> None:

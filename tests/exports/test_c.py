@@ -286,6 +286,15 @@ def test_a_command_stays_as_it_was_typed(tmp_path: Path) -> None:
     assert "/ *" in header(frozen(small("rnn")).float(), {"command": "/* a */"}, False).text
 
 
+@pytest.mark.parametrize("head", [nn.Linear(8, 5), nn.Linear(8, 2, bias=False), nn.Sequential(nn.Linear(8, 2))])
+def test_another_head_than_the_config_says_is_refused(head: nn.Module, tmp_path: Path) -> None:
+    net = build("lstm-1x8", inputs=3, outputs=2, device="cpu").eval()
+    net.head = head
+    with pytest.raises(ExportError, match=r"head is not the linear map.*reset_head"):
+        export(net, "c", out=tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
 def test_the_names_of_classes_do_not_reach_the_compiler(tmp_path: Path) -> None:
     """They stand in a comment of the header. An export compiles it, and checks its logits."""
     net = small("lstm")

@@ -75,7 +75,8 @@ def save(network: ConfiguredModule, folder: Path) -> None:
 
     No file takes the place of an older one until all are on the disk.
 
-    Raises CheckpointError if the network's tensors are not those that its config asks for, or a value is infinite or NaN;
+    Raises CheckpointError if the network's tensors, input scale or dropout are not those of its config, or a value is
+    infinite or NaN;
     RequestError for a network on the meta device; and OSError.
     """
     if network.device.type == "meta":
@@ -94,6 +95,13 @@ def save(network: ConfiguredModule, folder: Path) -> None:
         raise CheckpointError(
             f"{network.config.name} does not fit its config: {problems}. Replace a head by Network.reset_head only."
         )
+    for name in ("mean_std", "dropout"):
+        found, known = (str(getattr(each, name, None)) for each in (network, expected))
+        if found != known:
+            raise CheckpointError(
+                f"{network.config.name} does not fit its config: {name} is {found}, but by the config {known}. Build a network "
+                "from a config that has what you want, and load these weights into it (load_state_dict)."
+            )
     if problems := tensors.differences(state, state, finite=True):
         raise CheckpointError(f"{network.config.name} was not saved: {problems}.")
     config = json.dumps(network.config.model_dump(mode="json"), indent=2) + "\n"

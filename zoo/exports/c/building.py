@@ -31,7 +31,7 @@ SPARE_STACK = 2**16
 def write_header(job: Job, traces: Traces | None = None) -> None:
     """Write NAME.h. traces: see Traces.
 
-    Raises ExportError for an operation of a cell that has no translation to C, and if a step would need more than MOST_STACK.
+    Raises ExportError as `header` does, and if a step would need more than MOST_STACK.
     """
     made = header(cast(RecurrentNetwork, job.network), job.provenance, job.quantize is not None, traces=traces)
     if made.stack > MOST_STACK:

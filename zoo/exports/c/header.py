@@ -10,8 +10,9 @@ from pathlib import Path
 from string import Template
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from ...errors import ExportError
 from ...networks.quantize import quantize_rows
 from ...networks.recurrent import RecurrentNetwork
 from ..base import Provenance
@@ -107,7 +108,14 @@ def header(
     parameters as 8-bit integers with a scale for each row; the parameters must be rounded to them already. inspected: a step
     also writes its gates, to the array NAME_gates. folder: write the weights to binary files there, which clang includes
     several times faster than it reads numbers, instead of into the text. traces: see Traces.
+
+    Raises ExportError for a head that is not the linear map of the config, and for operations without a translation to C.
     """
+    head = network.head
+    if type(head) is not nn.Linear or head.bias is None or head.out_features != network.interface.outputs:
+        raise ExportError(
+            "its head is not the linear map of its config; replace a head by Network.reset_head, or export to onnx or pt2"
+        )
     name, interface, weights = network.config.name, network.interface, _Weights([], [])
     functions, calls, states, places = _layers(network, weights, quantized, inspected, {} if traces is None else traces)
     if places:
