@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from .arguments import Address, AsJson, content_of
+from .arguments import Address, AsJson, content_of, number
 from .output import columns, emit, say
 
 CHUNK = 800
@@ -21,13 +21,19 @@ def listen(
         float | None,
         Option(metavar="DB", help="Level in dBFS below which a frame counts as silence (default: -53)."),
     ] = None,
+    early: Annotated[
+        int | None,
+        number(
+            "Also predict after this many quiet frames of 10 ms (1 to 19). The word may go on; its last row counts."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the digits that a network recognises in a recording, and when they were spoken.
 
     The network reads frames of 10 ms in order, as in a live stream.
 
-    It gives its prediction 0.2 s after each word, and at the end.
+    It gives its prediction 0.2 s after each word, and at the end; with --early, a provisional one before.
     """
     from zoo import load
     from zoo.data.listening import QUIET, Listener
@@ -35,14 +41,18 @@ def listen(
 
     content = content_of(file)
     network = load(name, device="cpu")
-    listener = Listener(network, QUIET if quiet is None else quiet)
+    listener = Listener(network, QUIET if quiet is None else quiet, early=early)
     samples = read_samples(network.config.name, content)
     words = [word for part in samples.split(CHUNK) for word in listener(part)] + listener.finish()
     rows = [
-        (f"{word.start:.2f} s", f"{word.end:.2f} s", f"{word.answered:.2f} s", word.answer, f"{100 * word.probability:.2f} %")
+        (
+            f"{word.start:.2f} s", f"{word.end:.2f} s", f"{word.answered:.2f} s", word.answer, f"{100 * word.probability:.2f} %",
+            *([] if early is None else ["final" if word.final else "provisional"]),
+        )
         for word in words
     ]  # fmt: skip
     data = {"name": name, "seconds": len(samples) / RATE, "words": [asdict(word) for word in words]}
-    emit(data, as_json, columns(("START", "END", "ANSWERED", "WORD", "PROBABILITY"), rows))
+    header = ("START", "END", "ANSWERED", "WORD", "PROBABILITY", *([] if early is None else [""]))
+    emit(data, as_json, columns(header, rows))
     if not words:
         say(f"Nothing is louder than {listener.quiet:g} dB. --quiet DB sets another level.")

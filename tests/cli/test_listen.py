@@ -49,6 +49,22 @@ def test_it_prints_what_is_heard_and_when(run: Run, tmp_path: Path, monkeypatch:
     assert [row.split()[6] for row in rows] == [word.answer for word in expected]
 
 
+def test_an_early_answer_is_provisional(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "two.wav").write_bytes(wav(TWO))
+    code, out, _ = run("listen", NAME, str(tmp_path / "two.wav"), "--early", "2")
+    rows = [line.split() for line in out.splitlines()[1:]]
+    assert (code, [row[-1] for row in rows]) == (
+        0,
+        ["provisional", "final", "final"],
+    )  # the second ends with the recording
+    assert float(rows[0][4]) == pytest.approx(float(rows[0][2]) + 0.02, abs=0.011)
+    assert rows[0][6] == rows[1][6]
+    words = json.loads(run("listen", NAME, str(tmp_path / "two.wav"), "--early", "2", "--json")[1])["words"]
+    assert [word["final"] for word in words] == [False, True, True]
+    code, _, err = run("listen", NAME, str(tmp_path / "two.wav"), "--early", "20")
+    assert (code, "0 < early < pause; got early 20 and pause 20" in err) == (2, True)
+
+
 def test_silence_has_no_words_and_the_level_is_an_option(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file.wav").write_bytes(wav(TWO // 1000))
     code, out, err = run("listen", NAME, str(tmp_path / "file.wav"), "--json")
