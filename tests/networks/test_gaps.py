@@ -68,6 +68,16 @@ def test_outputs_states_and_gradients_equal_the_reference(case: str, kernel: int
 
 
 @each_case
+def test_features_take_gaps(case: str) -> None:
+    net = small(case)
+    x, gaps = inputs(net)
+    lengths = torch.tensor([TIME, 1, 3])
+    features = net.features(x, lengths, dt=gaps)
+    same(features[-1], net.encode(x, lengths=lengths, dt=gaps)[0])
+    assert not torch.equal(features[0], net.features(x, lengths)[0])
+
+
+@each_case
 @pytest.mark.parametrize("readout", READOUTS)
 def test_steps_and_halves_are_the_whole(case: str, readout: str) -> None:
     net = small(case, readout=readout)

@@ -176,6 +176,9 @@ def test_features_are_every_layers_outputs(cell: str, kernel: int | None) -> Non
         assert len(features) == (1 if CELLS[cell].layers_inside else 3)
         assert {f.shape for f in features} == {(3, 6, channels(cell, 3, 3)[0], *shape(kernel)[1:])}
         same(features[-1], net.encode(x, lengths=some_lengths)[0])
+    _, state = net.encode(x[:, :2])
+    for whole, rest in zip(net.features(x), net.features(x[:, 2:], state=state), strict=True):
+        same(rest, whole[:, 2:])
     if not CELLS[cell].layers_inside:
         zero = tuple(torch.zeros_like(s) for s in net.initial_state(3)[0])
         same(net.features(x)[0], reference.run(cell, direction(net), x, zero)[0])

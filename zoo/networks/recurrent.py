@@ -120,12 +120,15 @@ class RecurrentNetwork(SequenceNetwork):
         self,
         x: Tensor,  # (batch, time, *input), or tokens (batch, time)
         lengths: Tensor | None = None,  # (batch,), integers
+        *,
+        state: NetworkState | None = None,  # where to begin, as `encode` and `step` return it (default: zero states)
+        dt: Tensor | None = None,  # (batch, time), see forward
     ) -> list[Tensor]:
         """Return the outputs of every layer, bottom to top, each (batch, time, width, ...), by the plain scan.
 
         Outputs beyond each sequence's end are zero. Raises RequestError for arguments of another shape, dtype or device.
         """
-        records, lengths = self._trace(x, lengths)[1:]
+        records, lengths = self._trace(x, lengths, state, dt)[1:]
         return [mask(stacked(record.steps).transpose(0, 1), lengths) for record in records]
 
     def trace(
@@ -146,13 +149,15 @@ class RecurrentNetwork(SequenceNetwork):
         pooled, records, lengths = self._trace(x, lengths)
         return self._logits(pooled, lengths), [(record.cell_input, list(record.outputs)) for record in records]
 
-    def _trace(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, list[LayerOutputs], Tensor | None]:
+    def _trace(
+        self, x: Tensor, lengths: Tensor | None, state: NetworkState | None = None, dt: Tensor | None = None
+    ) -> tuple[Tensor, list[LayerOutputs], Tensor | None]:
         """Return the input of the head, the LayerOutputs of every layer from the first up, and the checked lengths."""
         layer_input, lengths = self._check(x, lengths)
         layer_input = layer_input.vectors() if isinstance(layer_input, LazyEmbedding) else layer_input
-        records: list[LayerOutputs] = []
-        state = self.stack.zero_state(layer_input)
-        top, _ = self.stack.scan_layers(layer_input, state, lengths, Direction.scan, records)
+        gaps = None if dt is None else self._check_gaps(dt, x.shape[:2], lengths)
+        start, records = self._check_state_of(state, x)[: len(self.layers)], list[LayerOutputs]()
+        top, _ = self.stack.scan_layers(layer_input, start, lengths, Direction.scan, records, dt=gaps)
         return self._readout(top, lengths), records, lengths
 
     def initial_state(self, batch: int) -> NetworkState:
