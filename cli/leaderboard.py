@@ -20,7 +20,8 @@ def leaderboard(
     placed = [each for of_task in ranked().values() for each in of_task]
     for kind, asked in (("task", task), ("cell", cell)):
         if asked is not None:
-            check_name(f"ranked {kind}", asked, dict.fromkeys(getattr(row, kind) for _, row in placed))
+            known = dict.fromkeys(getattr(row, kind) for _, row in placed)
+            check_name(f"ranked {kind}", asked, known, "docs/leaderboard.md says what is left out.")
     shown = [(place, row) for place, row in placed if task in (None, row.task) and cell in (None, row.cell)]
     header = (
         "TASK", "#", "CELL", "UNITS", "PARAMETERS", "METRIC", "FIGURE", "RATE", "UPDATES", "SECONDS", "µs PER STEP",

@@ -268,3 +268,14 @@ def test_dropout_acts_on_all_that_is_added():
     block, x = net.layers[0].block, sample(net)
     block.dropout.p = 1.0
     close(net(x), net.head(block.final_norm(block.enter(x))[:, -1]))
+
+
+@pytest.mark.parametrize("cell", ["gla", "mamba2", "mlstm", "retention", "rwkv6", "rwkv7"])
+def test_blocks_keep_the_outputs_of_deep_matrix_cells_of_a_size(cell):
+    """The page on cells says that without them, these outputs overflow or vanish."""
+    x = torch.randn(4, 100, 6, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        plain, blocks = (build(f"{kind}{cell}-4x64", inputs=6, outputs=3, device="cpu")(x) for kind in ("", "block"))
+    assert 0.1 < blocks.abs().max() < 10
+    largest = plain.abs().max()
+    assert largest < 1e-9 if cell == "mlstm" else not largest <= 1e9
