@@ -137,4 +137,5 @@ def standing(cell: str) -> list[str]:
 
 
 def _reached(row: Row) -> str:
-    return row.text + ("" if row.step_us is None else f" and {significant(row.step_us)} µs per streamed step")
+    chance = ", no better than chance," if row.at_chance else ""
+    return row.text + ("" if row.step_us is None else f"{chance} and {significant(row.step_us)} µs per streamed step")

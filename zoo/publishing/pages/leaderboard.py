@@ -12,6 +12,8 @@ from ...utils.text import capitalised, counted, markdown, significant
 PAGE = ("docs", "leaderboard.md")
 FEWEST = 8
 """The least number of cells that the tasks compared with one another have in common."""
+NAMED = 12
+"""At most so many cells that a task lacks are named."""
 
 
 def pages() -> dict[Path, str]:
@@ -46,6 +48,7 @@ def page() -> str:
             f"share one rank, after all others.{gap}"
         )
         parts += ["## Over the tasks", text, shared]
+    every = {row.cell for rows in ranked.values() for row in rows}
     for task, rows in ranked.items():
         table = [(str(place), *_cells(row)) for place, row in placed[task]]
         title = tasks[task].title
@@ -54,9 +57,12 @@ def page() -> str:
         layers = counted(settings.layers_on(task), "layer")
         lost = sum(row.at_chance for row in rows)
         cells = counted(len(rows), "cell") + (f", {lost} of them no better than chance" if lost else "")
+        missing = sorted(every - {row.cell for row in rows})
+        names = ", ".join(f"`{cell}`" for cell in missing) if len(missing) <= NAMED else f"{len(missing)} other cells"
+        gap = f" Not measured yet: {names}." if missing else ""
         parts.append(
             f"## {capitalised(title)} (`{task}`)\n\n{capitalised(first.measure.title)}, {order} is better; "
-            f"{layers}; {first.updates:,} updates; {cells}; {', '.join(sorted({row.cpu for row in rows}))}, one thread.\n\n{markdown(header, table)}"
+            f"{layers}; {first.updates:,} updates; {cells}; {', '.join(sorted({row.cpu for row in rows}))}, one thread.{gap}\n\n{markdown(header, table)}"
         )
     parts += [
         "## The protocol",
