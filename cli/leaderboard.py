@@ -34,5 +34,7 @@ def leaderboard(
         for place, row in shown
     ]  # fmt: skip
     emit([{"place": place, **row.model_dump(mode="json")} for place, row in shown], as_json, columns(header, table))
+    if placed and not shown:
+        say(f"{cell} has not been measured on {task} yet.")
     if not placed:
         say("No cell has been measured yet. To measure, run in a checkout: python -m benchmarks.leaderboard")

@@ -288,3 +288,17 @@ def test_places_over_tasks_count_the_cells_that_all_tasks_have() -> None:
     assert leaderboard_page.comparable(little, 2) == ranked
     assert leaderboard_page.comparable(little, 4) == {}
     assert leaderboard_page.over_tasks({}) is None
+
+
+def test_a_standing_at_chance_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = leaderboard.Row(
+        task="parity", cell="lstm", units=8, parameters=600, rates={}, metric="accuracy", updates=8, cpu="cpu", values=(0.5,),
+        step_us=3.0, date="2026-01-01", command="c",
+    )  # fmt: skip
+    rows = [row, row.model_copy(update={"cell": "gru", "values": (1.0,)})]
+    monkeypatch.setattr(leaderboard, "read", lambda: rows)
+    (sentence,) = leaderboard.standing("lstm")
+    assert sentence.endswith("50.00 %, no better than chance, and 3.00 µs per streamed step.")
+    assert "chance" not in leaderboard.standing("gru")[0].partition("(lstm")[0]
+    monkeypatch.setattr(leaderboard, "read", lambda: [*rows, row.model_copy(update={"task": "copying"})])
+    assert "one thread. Not measured yet: `gru`." in leaderboard_page.page()

@@ -13,6 +13,7 @@ import time
 import zlib
 
 import huggingface_hub
+import numpy
 import pytest
 import torch
 from huggingface_hub import constants
@@ -442,12 +443,24 @@ def test_the_hub_has_it_as_parquet(folder, tmp_path, monkeypatch, given):
 def test_a_batch_is_made_of_the_asked_examples(folder):
     write(folder, "plain")
     split = small().split("train")
-    for indices in (torch.tensor([5, 0, 0]), [5, 0, 0], (5, 0, 0)):
+    kinds = [torch.tensor([5, 0, 0], dtype=dtype) for dtype in (torch.int64, torch.int16, torch.uint8)]
+    for indices in (*kinds, numpy.array([5, 0, 0], "uint16"), [5, 0, 0], (5, 0, 0)):
         x, y, _ = split.batch(indices, CPU)
         assert torch.equal(x.squeeze(2), PIXELS[HELD:].flatten(1)[[5, 0, 0]].float() / 255)
         assert y.tolist() == [DIGITS[HELD + 5], DIGITS[HELD], DIGITS[HELD]]
     assert split.raw.dtype == torch.uint8
-    for wrong in ([], [1.5], [True, False], [[0]], [len(split)], [-len(split) - 1], 0, "a", None):
+    for wrong in (
+        numpy.array([2**64 - 1], "uint64"),
+        [],
+        [1.5],
+        [True, False],
+        [[0]],
+        [len(split)],
+        [-len(split) - 1],
+        0,
+        "a",
+        None,
+    ):
         with pytest.raises(RequestError, match="Examples are chosen by a list of numbers from 0 to"):
             split.batch(wrong, CPU)
 

@@ -173,16 +173,26 @@ def test_matrices_in_the_place_of_what_they_come_from_are_not_saved(cell: str, t
     same(dict(load(tmp_path / "lstm", device="cpu").state_dict()), dict(eight.state_dict()), 0)
 
 
+KEPT_RATES = ("recurrent_dropout", "zoneout")
+
+
 def test_what_no_checkpoint_holds_is_not_dropped(tmp_path: Path) -> None:
     net = build("lstm-2x8", inputs=3, outputs=2, device="cpu")
     net.dropout.p = 0.5
-    with pytest.raises(
-        CheckpointError, match=r"dropout is Dropout\(p=0.5, inplace=False\), but by the config Dropout\(p=0.0"
-    ):
+    with pytest.raises(CheckpointError, match=r"dropout\.p is 0\.5, but by the config 0\.0"):
         net.save_pretrained(tmp_path / "new")
     net.dropout.p, net.mean_std = 0.0, (5.0, 2.0)
     with pytest.raises(CheckpointError, match=r"mean_std is \(5.0, 2.0\), but by the config \(0.0, 1.0\)"):
         net.save_pretrained(tmp_path / "new")
+    block = build("blocklstm-2x8", inputs=3, outputs=2, device="cpu")
+    for module, key in (
+        (block.layers[0].block.dropout, "p"),
+        *((block.layers[1].directions[0], k) for k in KEPT_RATES),
+    ):
+        setattr(module, key, 0.3)
+        with pytest.raises(CheckpointError, match=rf"{key} is 0\.3, but by the config 0\.0"):
+            block.save_pretrained(tmp_path / "new")
+        setattr(module, key, 0.0)
     assert not (tmp_path / "new").exists()
 
 

@@ -492,3 +492,18 @@ def test_a_card_has_no_mean_of_a_run_that_collapsed_and_one_that_did_not() -> No
     assert row.mixed
     assert f"| measured, test, 2 seeds | {row.mean_text} |" in card
     assert "mean of 2 seeds" not in card
+
+
+def test_a_card_names_the_command_for_its_kind_of_data() -> None:
+    families = {entry.family for entry in registry.load_registry().all_tasks.values()}
+    assert cards.NEXT.keys() <= families
+    for name, command in (("star-2x96-jsb", "generate"), ("mingru-3x96-fsdd", "listen")):
+        assert f"\nrnnzoo {command} {name} " in cards.render(registry.find(name))
+    assert "rnnzoo listen" not in cards.render(registry.find("star-1x128-pmnist"))
+
+
+def test_a_page_counts_models_that_diverged() -> None:
+    lost = replace(ROW, model="a", diverged=1, diverged_step=2, seeds=(0,))
+    rows = [replace(ROW, model="b", measured=0.5, values=(0.5,), runs=1), lost, replace(ROW, model="c", reported=0.1)]
+    assert papers_page._extent(rows) == "2 of 3 models (1 of them diverged)"
+    assert papers_page._extent(rows[:1]) == "1 of 1 model"

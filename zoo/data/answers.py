@@ -36,7 +36,9 @@ def answer(network: Network, x: Tensor, lengths: Tensor | None = None, top: int 
     Raises RequestError for several examples, for a head that is not the config's, and if an output is not finite.
     """
     if len(x) != 1:
-        raise RequestError(f"An answer is to one example, (1, time, ...); got {len(x)}. Pass x[i : i + 1].")
+        raise RequestError(
+            f"An answer is to one example, (1, time, ...); got {len(x)}. Pass x[i : i + 1], and so of lengths."
+        )
     logits = network(x.to(network.device), lengths).float().cpu()[0]
     if logits.shape[-1] != network.interface.outputs:
         raise RequestError(

@@ -114,8 +114,16 @@ class Split:
         except (TypeError, ValueError, RuntimeError):
             numbers = torch.empty(0)
         whole = not (numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool)
+        wraps = numbers.dtype == torch.uint64 and bool((numbers.long() < 0).any())
         numbers = numbers.long() if whole else numbers  # other integers do not choose rows of a tensor
-        if not whole or numbers.dim() != 1 or not len(numbers) or numbers.min() < -count or numbers.max() >= count:
+        if (
+            not whole
+            or wraps
+            or numbers.dim() != 1
+            or not len(numbers)
+            or numbers.min() < -count
+            or numbers.max() >= count
+        ):
             raise RequestError(
                 f"Examples are chosen by a list of numbers from 0 to {count - 1}, such as [0, 1]; got {shown(indices)}."
             )

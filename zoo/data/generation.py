@@ -178,7 +178,8 @@ def _check(length: int, temperature: float, top_k: int | None, seed: int) -> Non
 def chords(prompt: str, names: tuple[str, ...]) -> Tensor:
     """Return the frames of a prompt such as "C3 E4 | - | G4", (frames, keys): 1 for the keys that sound, else 0.
 
-    names: the name of each key, in order. Raises RequestError for another name in the prompt.
+    names: the name of each key, in order. Blank lines are no frames; nothing between two "|" is a silent one. Raises RequestError
+    for another name in the prompt.
     """
     texts = BETWEEN_FRAMES.split(prompt.strip()) if prompt.strip() else []
     frames = torch.zeros(len(texts), len(names))

@@ -11,6 +11,7 @@ from ..errors import RequestError
 from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
 from ..networks.stream import Stream
+from ..utils.arguments import plain
 from .inputs import listens
 from .speech import FFT, HOP, RATE, WINDOW, LogMel
 
@@ -25,7 +26,10 @@ FULL_SCALE = FFT / 2 * WINDOW * 3 / 8 / 2
 
 @dataclass(frozen=True)
 class Word:
-    """A sound between two pauses, with the network's answer. All times are in seconds from the start of the recording."""
+    """A sound between two pauses, with the network's answer. All times are in seconds from the start of the recording.
+
+    In a recording shorter than a frame, which is padded, a word ends with the frame.
+    """
 
     answer: str
     probability: float
@@ -66,10 +70,11 @@ class Listener:
             )
         if not math.isfinite(quiet):
             raise RequestError(f"The level of quiet frames must be a finite number of dB; got {quiet}.")
+        early, pause = plain(early), plain(pause)
         counts = [pause] if early is None else [early, pause]
         if any(type(count) is not int for count in counts) or not 0 < counts[0] <= pause or early == pause:
             raise RequestError(
-                f"early and pause are numbers of frames with 0 < early < pause; got early {early} and pause {pause}."
+                f"early and pause are whole numbers of frames with 0 < early < pause; got early {early} and pause {pause}."
             )
         self.network, self.quiet, self.pause, self.stepper = network, quiet, pause, stepper(network)
         self.early = early

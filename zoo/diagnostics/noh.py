@@ -47,11 +47,13 @@ GATE_POINTS = 20
 """Maximum number of time steps at which the gradients of gates are computed, evenly spread over longer sequences."""
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 """Shares of a sequence's steps that the dependency test replaces."""
+LARGEST = 308.0
+"""The indicator where a derivative overflows: about log10 of the largest number in float64."""
 Probe = Literal["ones", "signs"]
 
 
-def _power(logarithm: float, nothing: str = "0") -> str:
-    return nothing if np.isnan(logarithm) else f"{10.0**logarithm:.3g}"
+def _power(logarithm: float) -> str:
+    return f"{10.0**logarithm:.3g}" if np.isfinite(logarithm) else "0"
 
 
 def history(folder: Path) -> Result:
@@ -73,9 +75,9 @@ def history(folder: Path) -> Result:
         "metric": Array(np.array([epoch.validation_metric for epoch in epochs]), axes[1:], training.metric),
     }
     lines = tuple(
-        f"Layer {layer}: {first} after the first epoch, {last} after the last, median {median}."
+        f"Layer {layer}: {_power(row[0])} after the first epoch, {_power(row[-1])} after the last, "
+        f"median {_power(float(np.nanmedian(row)))}."
         for layer, row in enumerate(indicator, start=1)
-        for first, last, median in [[_power(v, "zero or infinite") for v in (row[0], row[-1], np.nanmedian(row))]]
     )
     setting = {"of": training.model, "recipe": training.recipe_name, "seed": training.recipe.seed, "v": "ones"}
     return Result(setting, arrays, lines)
@@ -93,7 +95,7 @@ def noh(
     signs cancel. "signs" are random signs from a fixed seed. Raises RequestError for bidirectional networks.
 
     indicator: (layer, step), log10 of the mean of |v^T ds_t/ds_0| over units and over the sequences that have a step t; NaN
-    if every derivative is zero, and inf if one overflows. end: (layer,), the indicator at each sequence's own last step.
+    if every derivative is zero, and LARGEST if one overflows. end: (layer,), the indicator at each sequence's own last step.
     """
     longest = x.shape[1] if lengths is None else int(lengths.max())
     steps = evenly_spread(longest, points)
@@ -114,7 +116,7 @@ def noh(
 def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths, target: Target) -> list[float | None]:
     """Return Noh's indicator at each sequence's last step, `end` of `noh`, for each layer; y and target are not used.
 
-    None stands for a layer in which every derivative is zero, or one overflows.
+    None stands for a layer in which every derivative is zero.
     """
     logs = [layer[-1] for layer in _log_derivatives(network, x, lengths, "ones", [None])]
     return [value if np.isfinite(value) else None for value in logs]
@@ -137,7 +139,7 @@ def _log_derivatives(
 def _logarithm(mean: float) -> float:
     if mean == 0:
         return math.nan
-    return math.log10(mean) if math.isfinite(mean) else math.inf  # a NaN is a difference of infinite numbers
+    return math.log10(mean) if math.isfinite(mean) else LARGEST  # a NaN is a difference of infinite numbers
 
 
 def _derivatives(

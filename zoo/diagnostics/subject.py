@@ -152,7 +152,7 @@ def sample(
     if interface.vocabulary is None:
         x = random_inputs((*shape, *interface.input), generator)
     else:
-        x = torch.randint(1, interface.vocabulary, shape, generator=generator)
+        x = torch.randint(min(1, interface.vocabulary - 1), interface.vocabulary, shape, generator=generator)
     y = torch.randint(interface.outputs, shape if interface.readout == "every" else shape[:1], generator=generator)
     return Sample(network, x, y, None, "class", weights if needs == "network" else f"{weights}; random inputs")
 

@@ -75,9 +75,8 @@ def save(network: ConfiguredModule, folder: Path) -> None:
 
     No file takes the place of an older one until all are on the disk.
 
-    Raises CheckpointError if the network's tensors, input scale or dropout are not those of its config, or a value is
-    infinite or NaN;
-    RequestError for a network on the meta device; and OSError.
+    Raises CheckpointError if the network's tensors, input scale, dropout or zoneout are not those of its config, or a value
+    is infinite or NaN; RequestError for a network on the meta device; and OSError.
     """
     if network.device.type == "meta":
         raise RequestError(
@@ -95,12 +94,12 @@ def save(network: ConfiguredModule, folder: Path) -> None:
         raise CheckpointError(
             f"{network.config.name} does not fit its config: {problems}. Replace a head by Network.reset_head only."
         )
-    for name in ("mean_std", "dropout"):
-        found, known = (str(getattr(each, name, None)) for each in (network, expected))
-        if found != known:
+    known = _settings(expected)
+    for name, value in _settings(network).items():
+        if value != known.get(name, value):
             raise CheckpointError(
-                f"{network.config.name} does not fit its config: {name} is {found}, but by the config {known}. Build a network "
-                "from a config that has what you want, and load these weights into it (load_state_dict)."
+                f"{network.config.name} does not fit its config: {name} is {value}, but by the config {known[name]}. Build a "
+                "network from a config that has what you want, and load these weights into it (load_state_dict)."
             )
     if problems := tensors.differences(state, state, finite=True):
         raise CheckpointError(f"{network.config.name} was not saved: {problems}.")
@@ -109,6 +108,16 @@ def save(network: ConfiguredModule, folder: Path) -> None:
     files.write_together(folder, {tensors.FILE: tensors.content(state), **words, configs.FILE: config.encode()})
     if network.tokenizer is None:
         (folder / tokenizer.FILE).unlink(missing_ok=True)  # another network may have left one
+
+
+def _settings(network: ConfiguredModule) -> dict[str, object]:
+    """Return the numbers that come from the config and are in no tensor, by name: the input's scale, dropout and zoneout."""
+    return {
+        f"{name}.{key}".strip("."): vars(module)[key]
+        for name, module in network.named_modules()
+        for key in ("mean_std", "p", "recurrent_dropout", "zoneout")
+        if key in vars(module)
+    }
 
 
 def _plain_maps(network: ConfiguredModule) -> dict[str, bool]:

@@ -192,8 +192,9 @@ def rules() -> str:
         f"{100 * FAILED:.0f} %; the paper does not say what it counts as a failure. Accuracies within {100 * CLOSE:.0f} "
         'points count as equal. "Often fails" agrees if at least one run failed, and "more robust" if no run of STAR and at least '
         'one run of every other cell did; neither is a test of significance. "The only unit" agrees if the mean accuracy of STAR '
-        f"is more than {100 * CLOSE:.0f} points above that of every other cell. A gain from depth of up to {100 * CLOSE:.0f} points "
-        'may be of the seeds: "cannot tell", as where a missing run could change the answer.'
+        f"is more than {100 * CLOSE:.0f} points above that of every other cell. Depth benefits a cell if its best depth is more than "
+        f"{100 * CLOSE:.0f} points above one layer, and does not if one layer is the best. A smaller gain may come from the seeds; "
+        'then, and where a missing run could change the answer, the table says "cannot tell".'
     )
 
 

@@ -33,7 +33,7 @@ def page() -> str:
         "Each cell starts from its own initial values, with its default options except for those of the protocol; "
         "[its item](cells.md#equations) says where they are not its paper's. Cells stand alone, without the blocks of feed-forward "
         "layers in which papers use linear recurrences; without these, `lru`, `s4d` and `s5` are linear maps of the sequence. "
-        "Cells whose state is a matrix are left out, cells that are not trained, and those that the protocol names. The text of `shakespeare` is read in one "
+        "Left out are cells whose state is a matrix, cells that are not trained, and those that the protocol names. The text of `shakespeare` is read in one "
         "stream, over which a state that has no bound can grow until its answers are worse than guesses.",
     ]
     header = ("#", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs per step")

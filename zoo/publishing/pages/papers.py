@@ -86,8 +86,8 @@ def page(key: str, rows: Sequence[Row]) -> str:
 def _short_runs(rows: Sequence[Row]) -> str:
     """Return a sentence about how many of the measured models had short runs, with a space; "" if there are none."""
     short, measured = ({row.model for row in found if row.measured is not None} for found in (shorter(rows), rows))
-    share = f"All {len(measured)}" if short == measured else f"{len(short)} of the {len(measured)}"
-    text = f"{share} measured models were trained for fewer epochs than in the paper; longer runs may do better. "
+    share = f"Of the measured models, {len(short)} of {len(measured)} trained for fewer epochs than in the paper"
+    text = f"{share}; longer runs may do better. "
     return text if short else ""
 
 

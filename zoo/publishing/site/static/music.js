@@ -3,9 +3,9 @@
 const LOWEST_KEY = 21; // MIDI number of the first of the 88 keys
 
 /* The frames of chords such as "C3 E4 G4 | - | F4", each key 0 or 1. */
-zoo.chords = (text, names) => (text.trim() ? text.split("|") : []).map((chord) => {
+zoo.chords = (text, names) => (text.trim() ? text.trim().split(/\s*[|\n]\s*/) : []).map((chord) => {
   const frame = new Array(names.length).fill(0);
-  for (const name of chord.split(/\s+/).filter((key) => key && key !== "-")) {
+  for (const name of (chord === "-" ? "" : chord).split(/\s+/).filter(Boolean)) {
     if (!names.includes(name)) throw new Error(`No key is called “${name}”. Keys are called ${names[0]}, ${names[1]} … ${names[names.length - 1]}.`);
     frame[names.indexOf(name)] = 1;
   }
