@@ -43,7 +43,7 @@ def test_a_network_without_a_task_reads_what_it_takes(
     build(config, device="cpu").save_pretrained(tmp_path)
     sample = subject.sample(str(tmp_path), subject.config_of(str(tmp_path)), examples=3, steps=4, needs=needs)
     assert ANALYSES["gradients"].function(*sample.arguments("labels")).norm.values > 0
-    assert sample.description == ("trained" if needs == "network" else "trained; random inputs")
+    assert sample.description == ("trained weights" if needs == "network" else "trained; random inputs")
 
 
 @pytest.mark.parametrize("cell", CELLS)

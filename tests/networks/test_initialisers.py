@@ -465,5 +465,5 @@ def test_a_row_says_whether_a_gate_bias_changes_anything(cell: str) -> None:
 
 def test_layers_inside_of_one_cell_have_no_dropout_between_them() -> None:
     for cell in ("rhn", "gf-rnn"):
-        with pytest.raises(ValueError, match="cannot have 'dropout': its layers are inside of one cell"):
+        with pytest.raises(ValueError, match="cannot have 'dropout': its layers lie inside one cell"):
             built(cell, dropout=0.5)

@@ -154,7 +154,9 @@ def sample(
     else:
         x = torch.randint(min(1, interface.vocabulary - 1), interface.vocabulary, shape, generator=generator)
     y = torch.randint(interface.outputs, shape if interface.readout == "every" else shape[:1], generator=generator)
-    return Sample(network, x, y, None, "class", weights if needs == "network" else f"{weights}; random inputs")
+    return Sample(
+        network, x, y, None, "class", f"{weights} weights" if needs == "network" else f"{weights}; random inputs"
+    )
 
 
 def _has_weights(reference: Reference) -> bool:
