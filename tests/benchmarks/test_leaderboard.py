@@ -134,16 +134,8 @@ def test_cells_are_measured_at_once_each_in_a_process(
     runs = tmp_path / "runs"
     command = [
         "leaderboard",
-        "--task",
-        "mnist-rows",
-        "--task",
-        "parity",
-        "--cell",
-        "no-cell",
-        "--runs",
+        *["--task", "mnist-rows", "--task", "parity", "--cell", "no-cell", "--jobs", "2", "--runs"],
         str(runs),
-        "--jobs",
-        "2",
     ]
     monkeypatch.setattr("sys.argv", command)
     with pytest.raises(TrainingError, match="mnist-rows/no-cell, parity/no-cell"):

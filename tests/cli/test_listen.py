@@ -14,7 +14,7 @@ from helpers import wav
 
 from zoo import load
 from zoo.data import inputs
-from zoo.data.listening import QUIET, Listener
+from zoo.data.listening import PAUSE, QUIET, Listener
 
 Run = Callable[..., tuple[int, str, str]]
 NAME = "mingru-3x96-fsdd"
@@ -53,16 +53,15 @@ def test_an_early_answer_is_provisional(run: Run, tmp_path: Path) -> None:
     (tmp_path / "two.wav").write_bytes(wav(TWO))
     code, out, _ = run("listen", NAME, str(tmp_path / "two.wav"), "--early", "2")
     rows = [line.split() for line in out.splitlines()[1:]]
-    assert (code, [row[-1] for row in rows]) == (
-        0,
-        ["provisional", "final", "final"],
-    )  # the second ends with the recording
+    kinds = ["provisional", "final", "final"]  # the second word ends with the recording
+    assert (code, [row[-1] for row in rows]) == (0, kinds)
     assert float(rows[0][4]) == pytest.approx(float(rows[0][2]) + 0.02, abs=0.011)
     assert rows[0][6] == rows[1][6]
     words = json.loads(run("listen", NAME, str(tmp_path / "two.wav"), "--early", "2", "--json")[1])["words"]
     assert [word["final"] for word in words] == [False, True, True]
     code, _, err = run("listen", NAME, str(tmp_path / "two.wav"), "--early", "20")
     assert (code, "0 < early < pause; got early 20 and pause 20" in err) == (2, True)
+    assert f"(1 to {PAUSE - 1})" in " ".join(run("listen", "--help")[1].replace("│", " ").split())
 
 
 def test_silence_has_no_words_and_the_level_is_an_option(run: Run, tmp_path: Path) -> None:

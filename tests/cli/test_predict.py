@@ -65,7 +65,7 @@ def test_transparency_is_white_and_16_bits_are_not_cut_off() -> None:
     deep = grey.point(lambda value: value * 256, "I")
     for picture in (strokes, deep.convert("I;16")):
         assert torch.equal(read_example(network, saved(picture))[0], x)
-    # Pillow cannot write the other order of bytes: of a TIFF with one strip, each number of the strip is turned
+    # the same in the other order of bytes
     (big := Image.frombytes("I;16B", deep.size, numpy.array(deep).astype(">u2").tobytes())).save(
         file := io.BytesIO(), "TIFF"
     )

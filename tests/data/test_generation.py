@@ -157,6 +157,13 @@ def test_a_missing_midi_library_is_told_before_weights_are_read(run, monkeypatch
     assert (code, "mido" in err, "rnnzoo[music]" in err) == (2, True, True)
 
 
+def test_a_picture_that_is_not_drawn_is_explained(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("rnnzoo_cli.generating.find_spec", lambda name: None if name == "matplotlib" else True)
+    code, _, err = run("generate", NAME, "--length", "2", "--out", str(tmp_path / "a.mid"))
+    assert (code, "With matplotlib it also draws a picture: pip install 'rnnzoo[plots]'" in err) == (0, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.mid"]
+
+
 def test_heat_levels_what_is_likely():
     cold, hot = (generate("star-2x96-jsb", length=20, temperature=t, seed=1)[1:].sum(1).mean() for t in (0.2, 50.0))
     assert cold < 10 < 30 < hot  # a chord has about four of 88 keys; without any likelihood half of them would sound

@@ -449,18 +449,8 @@ def test_a_batch_is_made_of_the_asked_examples(folder):
         assert torch.equal(x.squeeze(2), PIXELS[HELD:].flatten(1)[[5, 0, 0]].float() / 255)
         assert y.tolist() == [DIGITS[HELD + 5], DIGITS[HELD], DIGITS[HELD]]
     assert split.raw.dtype == torch.uint8
-    for wrong in (
-        numpy.array([2**64 - 1], "uint64"),
-        [],
-        [1.5],
-        [True, False],
-        [[0]],
-        [len(split)],
-        [-len(split) - 1],
-        0,
-        "a",
-        None,
-    ):
+    beyond = (numpy.array([2**64 - 1], "uint64"), [len(split)], [-len(split) - 1])
+    for wrong in (*beyond, [], [1.5], [True, False], [[0]], 0, "a", None):
         with pytest.raises(RequestError, match="Examples are chosen by a list of numbers from 0 to"):
             split.batch(wrong, CPU)
 

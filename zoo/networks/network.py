@@ -88,7 +88,7 @@ class Network(PretrainedMixin):
         spec, vocabulary = self.config.architecture, self.interface.vocabulary
         self.embedding = None
         if spec.embedding is not None and vocabulary is not None:
-            # from_pretrained draws no values: nn.init.normal_ on the meta device imports torch's compiler, over a second
+            # from_pretrained draws no values: on the meta device, nn.init.normal_ would import torch's compiler
             weight, frozen = torch.empty(vocabulary, spec.embedding.size), not spec.embedding.trainable
             self.embedding = nn.Embedding.from_pretrained(weight, frozen, padding_idx=PADDING)
         self.neck = ConvolutionalHead(spec.head, self.width)

@@ -176,8 +176,8 @@ class Row:
         ends = {"diverged": self.diverged, "collapsed": self.collapsed and self.runs == 1}
         end = next((f"; {word}" for word, ended in ends.items() if ended), "")
         stopped = "stopped early after " if self.converged and not end and self.epochs_done != self.epochs else ""
-        # of several runs, some of which collapsed, the first may have ended early and others not
         whose = f"seed {self.seeds[0]}: " if self.runs > 1 and self.seeds and (end or stopped) else ""
+        # of several runs, some of which collapsed, the first may have ended early and others not
         done = "up to" if self.mixed and self.epochs_done != self.epochs else f"{self.epochs_done} of"
         return self.recipe and f"{self.recipe}, {whose}{stopped}{done} {counted(self.epochs or 0, 'epoch')}{paper}{end}"
 
