@@ -21,6 +21,7 @@ from ..registry import catalogue, lock
 from ..utils import files, paths
 from . import cards, cell_facts, comparison, lattices, plots
 from .pages import (
+    api,
     depth,
     diagnostics,
     equations,
@@ -59,7 +60,7 @@ def outputs(counts: Mapping[str, lock.Counts]) -> dict[Path, str]:
 def _documents(rows: Sequence[models.ModelRow]) -> dict[Path, str]:
     """Return {path: content} of README.md and of the pages of docs/."""
     texts = literature.pages(rows)
-    for written in (depth, diagnostics, leaderboard, measured, papers, tasks):
+    for written in (api, depth, diagnostics, leaderboard, measured, papers, tasks):
         texts |= written.pages()
     pretrained = [row for row in rows if row[0].weights]
     for name in TEMPLATES:

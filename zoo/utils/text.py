@@ -20,6 +20,12 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
+def escaped(text: str) -> str:
+    """Return `text` with asterisks, underscores and tildes escaped for Markdown; words in backticks stay code."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(part if part.startswith("`") else re.sub(r"([*_~])", r"\\\1", part) for part in parts)
+
+
 def capitalised(text: str) -> str:
     """Return `text` with its first letter as a capital; the others, such as those of RMSE, stay as they are."""
     return text[:1].upper() + text[1:]

@@ -1,12 +1,12 @@
 """The list of every cell with its equations, source and options, from the docstrings of zoo.cells."""
 
 import inspect
-import re
 
 from ...cells import CELLS, cell_class
 from ...cells.rows import Number
 from ...registry import load_registry
 from ...utils.arguments import check_name
+from ...utils.text import escaped
 
 
 def section() -> str:
@@ -18,16 +18,10 @@ def section() -> str:
         paper = papers[row.paper]
         source = f"[{paper.citation}]({paper.link})" if paper.link.startswith("https:") else paper.citation
         options = ", ".join(f"`{key}` ({_values(value)})" for key, value in row.options.items())
-        text = _escaped(" ".join((inspect.getdoc(cell_class(name)) or "").split()))
+        text = escaped(" ".join((inspect.getdoc(cell_class(name)) or "").split()))
         items.append(f"- **`{name}`**, {row.title}, {source}. {text}{f' Options: {options}.' if options else ''}")
     return "\n".join(items)
 
 
 def _values(allowed: tuple[str, ...] | Number) -> str:
     return str(allowed) if isinstance(allowed, Number) else " or ".join(f"`{word}`" for word in allowed)
-
-
-def _escaped(text: str) -> str:
-    """Escape asterisks, underscores and tildes for Markdown; words in backticks stay code."""
-    parts = re.split(r"(`[^`]*`)", text)
-    return "".join(part if part.startswith("`") else re.sub(r"([*_~])", r"\\\1", part) for part in parts)
