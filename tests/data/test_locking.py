@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zoo import examples, registry
-from zoo.data import digests_of, task_data
+from zoo.data import facts_of, task_data
 from zoo.errors import DataError, UnknownNameError
 from zoo.publishing import release
 from zoo.registry import load_lock, lock
@@ -27,12 +27,24 @@ def test_a_changed_file_is_refused_until_it_is_locked_again(small_zoo: Zoo, tmp_
     with pytest.raises(DataError, match="sha256 differs"):
         examples("mnist-rows", "train")
     assert release.lock_dataset("mnist")[IMAGES] == hashlib.sha256(content).hexdigest()
-    assert len(examples("mnist-rows", "train")) == 160
+    assert len(examples("mnist-rows", "train")) == load_lock().splits["mnist-rows"]["train"] == 160
     assert {name: digests for name, digests in load_lock().datasets.items() if name != "mnist"} == others
 
 
 def test_generated_data_have_a_digest_for_each_split() -> None:
-    assert digests_of("circles") == load_lock().datasets["circles"]
+    digests, sizes = facts_of("circles")
+    assert digests == load_lock().datasets["circles"]
+    assert sizes == {name: load_lock().splits[name] for name in sizes}
+
+
+def test_the_sizes_of_splits_are_locked() -> None:
+    locked, tasks = load_lock().splits, registry.load_registry().all_tasks
+    to_request = {"jester"}  # datasets that are given out on request only
+    assert set(locked) == {name for name, task in tasks.items() if not task.absent and task.dataset not in to_request}
+    for name, sizes in locked.items():
+        assert set(sizes) == {"train", "validation", "test"}, name
+    assert locked["smnist"] == {"train": 55_000, "validation": 5_000, "test": 10_000}
+    assert sum(locked["nottingham"].values()) == 694 + 170 + 173
 
 
 def test_a_dataset_that_is_unknown_or_missing_is_not_locked(

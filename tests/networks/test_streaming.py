@@ -299,6 +299,36 @@ def test_a_stream_of_fixed_weights_equals_the_sequence(case: str, readout: str, 
         close(whole if readout == "every" else whole[:, -1], net(x))
 
 
+@each_plan_and_readout
+@torch.no_grad()
+def test_a_stream_with_resets_equals_the_steps_with_resets(case: str, readout: str, instructions: str) -> None:
+    net = small(case, units=9, layers=2, readout=readout).eval()
+    x, stream, state = normal(4, 8, 2, dtype=torch.float32), net.stream(), None
+    resets = torch.zeros(4, 8, dtype=torch.bool)
+    resets[0, 3] = resets[1, 3] = resets[1, 4] = resets[2, 0] = resets[2, 7] = True  # and none in the last sequence
+    expected = []
+    for t in range(8):
+        y, state = net.step(x[:, t], state, resets[:, t])
+        expected.append(y)
+    whole, final = stream.steps(x, resets=resets)
+    close(whole, torch.stack(expected, 1))
+    close(whole[3], stream.steps(x[3:])[0][0])
+    first, between = stream.steps(x[:, :3], resets=resets[:, :3])
+    y, after = stream.step(x[:, 3], between, resets[:, 3])
+    rest, end = stream.steps(x[:, 4:], after, resets[:, 4:])
+    close(torch.cat([first, y[:, None], rest], 1), whole)
+    close(end, final)
+
+
+@pytest.mark.parametrize("resets", [torch.zeros(1, 3, dtype=torch.bool), torch.zeros(1, dtype=torch.int64), [True]])
+def test_a_stream_refuses_resets_that_do_not_fit(resets: object) -> None:
+    stream = small("star").eval().stream()
+    with pytest.raises(RequestError, match=r"resets must be a bool tensor of shape \(1,\)"):
+        stream.step(torch.zeros(1, 2), resets=resets)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match=r"resets must be a bool tensor of shape \(1, 2\)"):
+        stream.steps(torch.zeros(1, 2, 2), resets=resets)  # type: ignore[arg-type]
+
+
 @torch.no_grad()
 def test_streams_are_joined_and_parted() -> None:
     net = small("lstm", units=9, layers=2, readout="mean").eval()

@@ -29,6 +29,13 @@ def test_every_task_says_where_its_test_data_are() -> None:
     assert {said[name] for name in ("fsdd", "shakespeare", "japanese-vowels")} == {"not in the package"}
 
 
+def test_every_task_says_how_many_examples_it_has() -> None:
+    said = {cells[0].strip("`"): cells[4] for cells in rows(tasks_page.page().split("## Data")[0], "`")}
+    assert said["smnist"] == "55,000 / 5,000 / 10,000"
+    assert said["tum"] == "-"
+    assert set(said) == set(registry.load_registry().all_tasks)
+
+
 def test_a_forecast_stands_under_the_error_of_the_last_value(monkeypatch: pytest.MonkeyPatch) -> None:
     horizons = {"1": 0.01, "5": 0.02, "25": 0.3, "50": 0.4}
     measured = Results(evaluations=(Evaluation.model_construct(

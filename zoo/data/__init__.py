@@ -59,20 +59,21 @@ def examples(name: str, split: SplitName = "test") -> Split:
     return task_data(tasks[name] if is_task else registry.find(name).task).split(split)
 
 
-def digests_of(name: str) -> dict[str, str]:
-    """Return {file name: sha256} of a dataset's files on this machine, after reading every split of all its tasks.
+def facts_of(name: str) -> tuple[dict[str, str], dict[str, dict[SplitName, int]]]:
+    """Return what cards/lock.json says of a dataset, after reading every split of all its tasks on this machine.
 
-    Raises UnknownNameError if there is no such dataset, and DataError if a file is missing.
+    The first is {file name: sha256}; the second is {task: {split: number of examples}}. Raises UnknownNameError if there is
+    no such dataset, and DataError if a file is missing.
     """
     known = registry.load_registry()
     check_name("dataset", name, known.datasets)
-    recording = Recording()
+    recording, sizes = Recording(), dict[str, dict[SplitName, int]]()
     dataset = known.datasets[name].model_copy(update={"sha256": recording})
-    for task in known.all_tasks.values():
+    for key, task in known.all_tasks.items():
         if task.dataset == name:
-            for split in get_args(SplitName):
-                task_data(task, dataset).split(split)
+            reader = task_data(task, dataset)
+            sizes[key] = {split: len(reader.split(split)) for split in get_args(SplitName)}
     for file in dataset.files:
         if file not in recording:  # such as word vectors, which no task reads
             read_verified(dataset, file)
-    return dict(recording)
+    return dict(recording), sizes

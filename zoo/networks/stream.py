@@ -1,6 +1,7 @@
 """Steps of a recurrent network with fixed weights: the fastest way to run one on a CPU, for one stream or for many."""
 
 import copy
+from itertools import pairwise
 from typing import cast
 
 import torch
@@ -11,6 +12,7 @@ from .kernels import streaming
 from .kernels.compiled import is_float
 from .kernels.plans import plan
 from .network import check_batch, check_tokens, is_strided, shape_text, wrong_state
+from .segments import checked_resets
 from .stack import SequenceNetwork
 
 PLAIN = Tensor, nn.Parameter
@@ -71,44 +73,56 @@ class Stream:
         self,
         x: Tensor,  # (batch, *input), or tokens (batch,)
         state: Tensor | None = None,  # (rows, batch, units)
+        resets: Tensor | None = None,  # (batch,), bool: True for a sequence that begins with this step
     ) -> tuple[Tensor, Tensor]:
         """Take one time step: return the logits, (batch, outputs), and the new state.
 
-        state: as the step before returned it, or None at the first step. Raises RequestError if x or state do not fit.
+        state: as the step before returned it, or None at the first step. Raises RequestError if x, state or resets do not fit.
         """
-        logits, state = self._run(self._vectors(x, "batch")[None], state)
+        vectors = self._vectors(x, "batch")
+        if resets is not None:
+            resets = checked_resets(resets, x.shape[:1], x.device)[None]
+        logits, state = self._run(vectors[None], state, resets)
         return logits[0], state
 
     def steps(
         self,
         x: Tensor,  # (batch, time, *input), or tokens (batch, time)
         state: Tensor | None = None,  # (rows, batch, units)
+        resets: Tensor | None = None,  # (batch, time), bool: True where a sequence begins
     ) -> tuple[Tensor, Tensor]:
         """Take several time steps in one call: return the logits after each, (batch, time, outputs), and the new state.
 
         Arguments and errors are those of `step`.
         """
-        logits, state = self._run(self._vectors(x, "batch, time").transpose(0, 1).contiguous(), state)
+        vectors = self._vectors(x, "batch, time").transpose(0, 1).contiguous()
+        if resets is not None:
+            resets = checked_resets(resets, x.shape[:2], x.device).T
+        logits, state = self._run(vectors, state, resets)
         return logits.transpose(0, 1), state
 
     @torch.no_grad()
-    def _run(self, x: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the logits, (time, batch, outputs), and the new state for x, (time, batch, features), contiguous."""
+    def _run(self, x: Tensor, state: Tensor | None, resets: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the logits, (time, batch, outputs), and the new state for x, (time, batch, features), contiguous.
+
+        resets: (time, batch), bool.
+        """
+        state = self._checked_state(state, x.shape[1])
+        if resets is None:
+            return self._scan(x, state)
+        begins = resets.any(1).nonzero().flatten().tolist()  # the steps with which some sequence begins
+        logits = []
+        for begin, end in pairwise([*([] if begins[:1] == [0] else [0]), *begins, len(x)]):
+            part, state = self._scan(x[begin:end], state.masked_fill(resets[begin, :, None], 0.0))
+            logits.append(part)
+        return torch.cat(logits), state
+
+    def _scan(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what `_run` returns, for sequences that go on from `state`, which fits."""
         steps, batch, _ = x.shape
-        if state is None:
-            state = self.initial_state(batch)
         rows, units = self.compiled.rows, self.compiled.units
-        if (
-            type(state) not in PLAIN
-            or not is_strided(state)
-            or not is_float(state)
-            or state.shape != (rows + self.mean_rows, batch, units)
-        ):
-            raise RequestError(wrong_state(self.config.name, batch))
-        state = state.contiguous()
         if self.head is None:
-            logits, state = self.compiled.run(x, state)
-            return cast(Tensor, logits), state
+            return cast(tuple[Tensor, Tensor], self.compiled.run(x, state))
         outputs = x.new_empty(steps, batch, units)
         _, new_state = self.compiled.run(x, state[:rows], outputs)
         if self.mean_rows:
@@ -116,6 +130,15 @@ class Stream:
             count = state[rows + 1] + torch.arange(1, steps + 1, device="cpu")[:, None, None]
             outputs, new_state = total / count, torch.cat([new_state, total[-1:], count[-1:]])
         return self.head(outputs), new_state
+
+    def _checked_state(self, state: Tensor | None, batch: int) -> Tensor:
+        """Return the state, contiguous, or zero states for None. Raises RequestError if it is not a state of this batch."""
+        if state is None:
+            return self.initial_state(batch)
+        shape = self.compiled.rows + self.mean_rows, batch, self.compiled.units
+        if type(state) not in PLAIN or not is_strided(state) or not is_float(state) or state.shape != shape:
+            raise RequestError(wrong_state(self.config.name, batch))
+        return state.contiguous()
 
     def _vectors(self, x: Tensor, leading: str) -> Tensor:
         """Return the first layer's input, (*leading, features). Raises RequestError if x does not fit.

@@ -8,7 +8,7 @@ from .. import registry
 from ..checkpoints import configs, results, sources, tensors
 from ..checkpoints.hub.digests import pinned
 from ..checkpoints.references import Reference
-from ..data import digests_of
+from ..data import facts_of
 from ..diagnostics import drawing
 from ..errors import CheckpointError, RequestError
 from ..exports import writing
@@ -180,14 +180,16 @@ def release_results(folder: Path) -> str:
 
 
 def lock_dataset(name: str) -> dict[str, str]:
-    """Write the digests of a dataset's files on this machine to cards/lock.json, and return {file name: sha256}.
+    """Write what a dataset has on this machine to cards/lock.json, and return the digests of its files, {file name: sha256}.
+
+    The sizes of its tasks' splits are written, too.
 
     Raises UnknownNameError if there is no such dataset, DataError if a file is missing, and RequestError for an installed
     package.
     """
     paths.writable()
-    digests = digests_of(name)
-    lock.put(datasets={name: digests})
+    digests, sizes = facts_of(name)
+    lock.put(datasets={name: digests}, splits=sizes)
     registry.clear_caches()
     return digests
 

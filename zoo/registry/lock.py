@@ -1,4 +1,4 @@
-"""Reads and writes cards/lock.json: pins of weights, digests of datasets, counts of parameters, an index of models.
+"""Reads and writes cards/lock.json: pins of weights, digests of datasets, sizes of splits, counts of parameters, an index of models.
 
 Only programs write this file.
 """
@@ -52,6 +52,8 @@ class Lock(Spec):
     """By model: its size."""
     datasets: dict[Key, dict[str, Sha256]] = {}
     """By dataset and file: the digest of the unpacked content, or of the decoded values if several file formats hold them."""
+    splits: dict[Key, dict[Key, Annotated[int, Field(ge=1)]]] = {}
+    """By task and split: the number of examples."""
     weights: dict[Key, Pin] = {}
     """By model: the pin of its published checkpoint, which has the digest and size of each file."""
     index: Index | None = None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...checkpoints import results
-from ...registry import load_registry
+from ...registry import load_lock, load_registry
 from ...registry.metrics import METRICS
 from ...registry.schema import Dataset, Task
 from ...utils import paths
@@ -31,7 +31,9 @@ def page() -> str:
     """Return the text of docs/tasks.md."""
     known, tasks, used = load_registry(), [], dict[str, Task]()
     for name, task in known.all_tasks.items():
-        tasks.append((f"`{name}`", task.title, task.example_text, task.output_text, f"`{task.dataset}`"))
+        sizes = load_lock().splits.get(name)
+        examples = " / ".join(f"{sizes[split]:,}" for split in ("train", "validation", "test")) if sizes else "-"
+        tasks.append((f"`{name}`", task.title, task.example_text, task.output_text, examples, f"`{task.dataset}`"))
         used.setdefault(task.dataset, task)
     rows = []
     for key, task in used.items():
@@ -42,9 +44,9 @@ def page() -> str:
     parts = [
         "# Tasks",
         "In a model's name, the task follows the number of units. In the column of outputs, *last*, *mean* and *every* say what "
-        "the head reads: the last state, the mean of the states over time, or the state of every step. [Data](#data) "
-        "lists the sources.",
-        markdown(("name", "task", "input", "output", "data"), tasks),
+        "the head reads: the last state, the mean of the states over time, or the state of every step. Examples are those of "
+        "the training, the validation and the test split. [Data](#data) lists the sources.",
+        markdown(("name", "task", "input", "output", "examples", "data"), tasks),
         "## Data",
         "Some data are generated. All other data are read from a folder below `$RNNZOO_DATA` (default: `~/.cache/rnnzoo`), and "
         "each file is checked against its sha256 in `cards/lock.json`. The last column says whether the test data come with the "
