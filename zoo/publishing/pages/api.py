@@ -1,4 +1,4 @@
-"""Writes docs/api.md: signatures and docstrings of the names that programs import, read from the source without running it."""
+"""Writes docs/api.md: the names that programs import, with signatures as written in the source, and docstrings."""
 
 import ast
 import inspect
