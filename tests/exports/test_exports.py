@@ -138,7 +138,7 @@ def from_parameters_alone(program: ExportedProgram) -> set[str]:
 def test_a_network_with_constants_of_its_own_is_exported(tmp_path: Path) -> None:
     """The network standardises each feature by numbers of its task."""
     (written,) = export("mlp-3x8-circles.prelu", "pt2", out=tmp_path)
-    assert written.checked.difference < 1e-6
+    assert written.checked.difference < 1e-5
 
 
 @pytest.mark.parametrize("cell", ["lru", "s4d", "s5"])
