@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ from zoo.utils.arguments import check_name
 from .common import seconds_of_step
 
 NAME = "leaderboard"
+DISTURBED = 2.0  # times as long as the fastest run: see `undisturbed`
 
 
 def entry_of(protocol: Protocol, cell: str, task: str) -> Entry:
@@ -155,7 +156,7 @@ def measure(protocol: Protocol, cell: str, task: str, runs: Path) -> leaderboard
         shown = {
             "rate": best, "values": tuple(kept.values()), "diverged": tuple(seed for seed in trainings if seed not in kept),
             "step_us": step_us(folder(best, first)),
-            "seconds": round(sum(trainings[seed].history[-1].seconds for seed in kept or [first]) / len(kept or [first]), 1),
+            "seconds": undisturbed([[epoch.seconds for epoch in trainings[seed].history] for seed in kept or [first]]),
         }  # fmt: skip
     examples = training_examples(entry)
     updates = entry.recipe.epochs * (examples // entry.recipe.batch_size)
@@ -164,6 +165,18 @@ def measure(protocol: Protocol, cell: str, task: str, runs: Path) -> leaderboard
         rates={f"{rate:g}": loss for rate, loss in losses.items()}, updates=updates, metric=TARGETS[entry.task.target].metric, cpu=provenance.device_name(torch.device("cpu")), date=provenance.today(),
         command=f"python -m benchmarks.leaderboard --task {task} --cell {cell}", **shown,
     )  # fmt: skip
+
+
+def undisturbed(runs: Sequence[Sequence[float]]) -> float | None:
+    """Return the mean seconds of the runs of a network that were not disturbed, or None if all were.
+
+    runs: for each run, the seconds from its start to the end of each epoch. A run is disturbed, by a pause or by other work on
+    the machine, if an epoch took it more than DISTURBED times as long as the fastest run.
+    """
+    epochs = [[end - start for start, end in pairwise([0.0, *run])] for run in runs]
+    fastest = [min(run[number] for run in epochs if number < len(run)) for number in range(max(map(len, epochs)))]
+    kept = [sum(run) for run in epochs if all(own <= DISTURBED * best for own, best in zip(run, fastest, strict=False))]
+    return round(sum(kept) / len(kept), 1) if kept else None
 
 
 def tested(folder: Path) -> float | None:

@@ -294,3 +294,9 @@ def test_a_standing_at_chance_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "chance" not in leaderboard.standing("gru")[0].partition("(lstm")[0]
     monkeypatch.setattr(leaderboard, "read", lambda: [*rows, row.model_copy(update={"task": "copying"})])
     assert "one thread. Not measured yet: `gru`." in leaderboard_page.page()
+
+
+def test_runs_that_were_paused_do_not_count_for_the_seconds() -> None:
+    assert program.undisturbed([[10.0, 20.0], [10.0, 21.0], [12.0, 500.0]]) == 20.5
+    assert program.undisturbed([[30.0, 40.0], [10.0, 45.0]]) is None
+    assert program.undisturbed([[30.0, 35.0], [31.0]]) == 33.0  # a slow first epoch of every run; one diverged

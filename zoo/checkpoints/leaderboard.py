@@ -41,7 +41,7 @@ class Row(Spec):
     updates: int
     """Number of the optimizer's steps in a run."""
     seconds: float | None = None
-    """Mean seconds of a training run on one thread, validation included."""
+    """Mean seconds of the training runs that no pause disturbed, on one thread, validation included."""
     step_us: float | None = None
     """CPU time, in microseconds, of one streamed step of one sequence."""
     cpu: Text

@@ -67,7 +67,7 @@ def page() -> str:
     parts += [
         "## The protocol",
         "The learning rate is the one with the lowest validation loss for the first seed. Seconds are wall-clock time, on cores "
-        "that other work may have shared; microseconds are CPU time. `python -m benchmarks.leaderboard --task TASK --cell CELL` "
+        "that other work may have shared; paused runs do not count. Microseconds are CPU time. `python -m benchmarks.leaderboard --task TASK --cell CELL` "
         "measures one row again; rounding on another processor can change its figures. `rnnzoo leaderboard --json` has more of each: `rates`, the lowest validation loss of the first seed at "
         "each learning rate (null if the run diverged); `values`, the test metric of each seed; and `diverged`, the seeds that have "
         "none.",
