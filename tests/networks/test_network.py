@@ -239,7 +239,7 @@ def test_reset_head_starts_afresh() -> None:
     assert not torch.allclose(net.head.weight, before)
     assert net.head.weight.requires_grad
     with pytest.raises(ValueError, match="outputs"):
-        net.reset_head(0)
+        net.reset_head(-1)
 
 
 @pytest.mark.parametrize("merge", [None, "concat"])
@@ -284,7 +284,7 @@ def test_any_cell_is_built_by_its_size_and_shapes(cell: str) -> None:
         ("lstmm-2x4", {"inputs": 3, "outputs": 2}, "Did you mean lstm-2x32"),
         ("lstm-0x4", {"inputs": 3, "outputs": 2}, "lstm-0x4 cannot be built: layers"),
         ("convlstm-1x4", {"inputs": 3, "outputs": 2}, "the input must be"),
-        ("lstm-1x4", {"inputs": 3, "outputs": 0}, "outputs"),
+        ("lstm-1x4", {"inputs": 3, "outputs": -1}, "outputs"),
     ],
 )
 def test_what_cannot_be_built_by_its_name_says_why(name: str, shapes: dict[str, int], words: str) -> None:

@@ -56,7 +56,7 @@ def test_methods_come_without_self_and_those_of_the_class_with_its_name() -> Non
 
 
 def test_fields_of_base_classes_are_listed_and_arguments_are_items() -> None:
-    assert "- `outputs: Count`" in PARTS["Interface"]  # declared by Shapes
+    assert "- `outputs: CountOrZero`" in PARTS["Interface"]  # declared by Shapes
     assert "- `interface: Interface`" in PARTS["Config"]
     assert "\n- `seed`: a non-negative integer." in PARTS["build"]
     assert "\n\nRaises UnknownNameError for an unknown name" in PARTS["build"]

@@ -33,13 +33,15 @@ def answer(network: Network, x: Tensor, lengths: Tensor | None = None, top: int 
     """Return a network's answer to one example, at its last step if it answers at every step.
 
     x: (1, time, *input), as `zoo.data.inputs.read_example` returns it with `lengths`. top: the largest number of classes.
-    Raises RequestError for several examples, for a head that is not the config's, and if an output is not finite.
+    Raises RequestError for several examples, for a network without a head, for a head that is not the config's, and if an output is not finite.
     """
     if len(x) != 1:
         raise RequestError(
             f"An answer is to one example, (1, time, ...); got {len(x)}. Pass x[i : i + 1], and so of lengths."
         )
     logits = network(x.to(network.device), lengths).float().cpu()[0]
+    if not network.interface.outputs:
+        raise RequestError(f"{network.config.name} has no head to answer with. Give it one by Network.reset_head.")
     if logits.shape[-1] != network.interface.outputs:
         raise RequestError(
             f"The head of {network.config.name} has {logits.shape[-1]} outputs, but its config {network.interface.outputs}. Replace "

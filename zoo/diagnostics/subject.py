@@ -148,12 +148,18 @@ def sample(
             x, lengths = x[:, :steps], None if lengths is None else lengths.clamp(max=steps)
             y = y[:, :steps] if task.readout == "every" else y
         return Sample(network, x, y, lengths, task.target, f"{weights}; {len(x)} test examples of {task.title}")
+    if needs == "labels" and not config.interface.outputs:
+        raise RequestError(
+            f"{config.name} has no head, and this analysis needs a loss. Give it one by Network.reset_head."
+        )
     generator, interface, shape = torch.Generator().manual_seed(seed), config.interface, (examples, steps or 10)
     if interface.vocabulary is None:
         x = random_inputs((*shape, *interface.input), generator)
     else:
         x = torch.randint(min(1, interface.vocabulary - 1), interface.vocabulary, shape, generator=generator)
-    y = torch.randint(interface.outputs, shape if interface.readout == "every" else shape[:1], generator=generator)
+    y = torch.randint(
+        max(interface.outputs, 1), shape if interface.readout == "every" else shape[:1], generator=generator
+    )
     return Sample(
         network, x, y, None, "class", f"{weights} weights" if needs == "network" else f"{weights}; random inputs"
     )

@@ -28,7 +28,8 @@ def build(
     spec: a name of the registry, what `zoo.spec` returns for one, a Config of your own or, with `inputs` and `outputs`,
     `[bi][block][conv]CELL-LxH` of any cell, such as "lstm-2x32": L layers of H units whose last output the head reads
     (which excludes `biblock`: its top block has no last step).
-    inputs: features of a time step, or the shape of an image, (channels, height, width). outputs: width of the head.
+    inputs: features of a time step, or the shape of an image, (channels, height, width). outputs: width of the head; 0 for a
+    network without one, which returns the top layer's output.
     device: where the network goes, "meta" included (default: a GPU that torch can use, else the CPU).
     dtype: of the parameters (default: float32).
     seed: a non-negative integer. The initial values come from it alone, not from torch's global generator, and are the same on

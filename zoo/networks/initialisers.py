@@ -56,8 +56,9 @@ def initialise(network: Network, generator: torch.Generator) -> None:
         fill(convolution.weight, spec.init.resolved(spec.cell)["input"], len(convolution.weight), generator)
         if convolution.bias is not None:
             nn.init.zeros_(convolution.bias)
-    nn.init.xavier_uniform_(network.head.weight, generator=generator)
-    nn.init.zeros_(network.head.bias)
+    if network.interface.outputs:
+        nn.init.xavier_uniform_(network.head.weight, generator=generator)
+        nn.init.zeros_(network.head.bias)
 
 
 def _initialise_block(block: Block, generator: torch.Generator) -> None:

@@ -32,7 +32,8 @@ def load(
     revision: a revision on the Hub other than the pinned one.
     pretrained: if False, `build` initialises the network randomly, from `seed`, which nothing else uses.
     allow_large: load networks of more than 200 million parameters too.
-    classes: replace the head by a fresh one with this number of outputs or these class names; see Network.reset_head.
+    classes: replace the head by a fresh one with this number of outputs or these class names, or remove it (0); see
+    Network.reset_head.
     quantize: "int8" to round the weights to the values that an int8 export stores; see zoo.networks.quantize.
 
     Loading onto a CPU turns on flush-to-zero, as `build` does. Raises UnknownNameError for an unknown name, RequestError for

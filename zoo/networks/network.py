@@ -59,6 +59,11 @@ class ConvolutionalHead(nn.Module):
         return total
 
 
+def _head(width: int, outputs: int) -> nn.Module:
+    """Return the linear map from `width` channels to `outputs`, or the identity for 0 outputs. Its values are not set."""
+    return nn.Linear(width, outputs) if outputs else nn.Identity()
+
+
 class Network(PretrainedMixin):
     """A network that is built from its Config, batch first: see `zoo.build` and `zoo.load`.
 
@@ -92,7 +97,7 @@ class Network(PretrainedMixin):
             weight, frozen = torch.empty(vocabulary, spec.embedding.size), not spec.embedding.trainable
             self.embedding = nn.Embedding.from_pretrained(weight, frozen, padding_idx=PADDING)
         self.neck = ConvolutionalHead(spec.head, self.width)
-        self.head = nn.Linear(self.neck.width, self.interface.outputs)
+        self.head = _head(self.neck.width, self.interface.outputs)
 
     def forward(
         self,
@@ -101,6 +106,7 @@ class Network(PretrainedMixin):
     ) -> Tensor:
         """Return logits, (batch, outputs), or (batch, time, outputs) if the readout is "every".
 
+        A network without a head (0 outputs) returns what `pooled` does, with zeros in place of the steps beyond a length.
         Values beyond the length of a sequence have no effect. The readout "last" reads each sequence's own last
         step (the backward direction's last step is the sequence's first), "mean" averages over its own steps, and "every"
         gives zeros beyond them. StoryReader and FeedForward take other shapes: see these classes. Raises RequestError for
@@ -128,6 +134,11 @@ class Network(PretrainedMixin):
         raise NotImplementedError
 
     @property
+    def output_size(self) -> int:
+        """Number of values in one output: the outputs of the head or, without a head, the channels of `pooled`."""
+        return self.interface.outputs or self.neck.width
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes in the order of the outputs: those of `reset_head`, else the task's; () if unknown."""
         if self.interface.classes is not None:
@@ -145,14 +156,15 @@ class Network(PretrainedMixin):
     def reset_head(self, classes: int | Sequence[str]) -> None:
         """Replace the head by a fresh one, for a number of outputs or for named classes. The other weights stay.
 
-        The head starts with Glorot weights, drawn from torch's global generator, and zero bias. Raises RequestError for
-        anything but a positive number or a list of names.
+        With 0 the network has no head: it returns what `pooled` does. A head starts with Glorot weights, drawn from torch's
+        global generator, and zero bias. Raises RequestError for a negative number, and for an empty list of names.
         """
         config = with_classes(self.config, classes)
-        self.head = nn.Linear(self.neck.width, config.interface.outputs, device=self.device, dtype=self.dtype)
-        nn.init.xavier_uniform_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
-        self.config = config
+        head = _head(self.neck.width, config.interface.outputs).to(self.device, self.dtype)
+        if isinstance(head, nn.Linear):
+            nn.init.xavier_uniform_(head.weight)
+            nn.init.zeros_(head.bias)
+        self.head, self.config = head, config
 
     def _check_dtype(self, x: Tensor) -> None:
         """Raise RequestError unless x is a dense tensor of the network's dtype (tokens: integers) and on its device."""
@@ -187,6 +199,8 @@ def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
     classes = plain(classes)
     named = isinstance(classes, Sequence) and not isinstance(classes, str)
     names, outputs = (tuple(classes), len(classes)) if named else ((), classes)  # type: ignore[arg-type]
+    if named and not names:
+        raise RequestError("A head cannot have 0 outputs. For a network without a head, pass 0, not an empty list.")
     if repeated := next((name for i, name in enumerate(names) if name in names[:i]), None):
         raise RequestError(f"A head cannot have two classes called {shown(repeated)}.")
     try:

@@ -27,7 +27,8 @@ def multiply_adds(network: Network, steps: int | None = None) -> int:
     per_position = sum(projection.cost for projection in network.projections_per_step())
     head_calls = steps if interface.readout == "every" else 1
     neck = network.neck.multiply_adds(image) if network.config.architecture.head else 0
-    return steps * math.prod(image) * per_position + head_calls * (neck + network.head.weight.numel())
+    head = network.head.weight.numel() if interface.outputs else 0
+    return steps * math.prod(image) * per_position + head_calls * (neck + head)
 
 
 @cache

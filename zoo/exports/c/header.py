@@ -111,8 +111,7 @@ def header(
 
     Raises ExportError for a head that is not the linear map of the config, and for operations without a translation to C.
     """
-    head = network.head
-    if type(head) is not nn.Linear or head.bias is None or head.out_features != network.interface.outputs:
+    if not _has_own_head(network):
         raise ExportError(
             "its head is not the linear map of its config; replace a head by Network.reset_head, or export to onnx or pt2"
         )
@@ -130,7 +129,7 @@ def header(
     argument = "int32_t token" if reads_tokens else "const float *RNN_RESTRICT x"
     features = 1 if reads_tokens else interface.input[0]
     text = Template(_resource("header.h")).safe_substitute(  # without the provenance, which stays as it is
-        name=name, bytes=f"{4 * values:,}", states=values, features=features, outputs=interface.outputs,
+        name=name, bytes=f"{4 * values:,}", states=values, features=features, outputs=network.output_size,
         given=given, argument=argument, after="_after" * takes, gap="float dt, " * takes,
         about_gaps=_ABOUT_GAPS.format(given) if takes else "", plain_step=_PLAIN_STEP % (argument, given) if takes else "",
         stack=stack, size="a token" if reads_tokens else f"x, {features} number{'s' * (features > 1)},",
@@ -156,9 +155,19 @@ def _arrays_of(text: str) -> int:
     )
 
 
+def _has_own_head(network: RecurrentNetwork) -> bool:
+    """Return whether the head is that of the config: a linear map with a bias or, for 0 outputs, none."""
+    head, outputs = network.head, network.interface.outputs
+    if not outputs:
+        return type(head) is nn.Identity
+    return type(head) is nn.Linear and head.bias is not None and head.out_features == outputs
+
+
 def _head_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) -> list[str]:
-    """Return C lines that compute `logits` from `h`, the head's input. Adds the head's parameters to `weights`."""
+    """Return C lines that compute `logits` from `h`, the head's input: a copy without a head. Adds its parameters to `weights`."""
     width, outputs = network.width, network.interface.outputs
+    if not outputs:
+        return [f"for (i = 0; i < {width}; i++) logits[i] = h[i];"]
     matrix, (place, _) = weights.address(quantized), weights.places()
     weights.add_matrix(network.head.weight.detach(), quantized)
     bias = place + (outputs if quantized else outputs * width)

@@ -29,7 +29,7 @@ class StepRuntime(ABC):
     """
 
     def __init__(self, network: RecurrentNetwork):
-        self.interface, self.takes_gaps = network.interface, takes_gaps(network)
+        self.interface, self.outputs, self.takes_gaps = network.interface, network.output_size, takes_gaps(network)
         self.states = sum(state.numel() for states in network.initial_state(1) for state in states)
         self.dtype = torch.float32 if network.embedding is None else torch.int32
 
@@ -51,7 +51,7 @@ class StepRuntime(ABC):
         batch, steps = x.shape[:2]
         new_state = torch.zeros(batch, self.states) if state is None else state[0].clone()
         every = self.interface.readout == "every"
-        logits = torch.zeros(batch, steps if every else 1, self.interface.outputs)
+        logits = torch.zeros(batch, steps if every else 1, self.outputs)
         ends = [steps] * batch if lengths is None else lengths.tolist()
         for row, (sequence, end) in enumerate(zip(x.to(self.dtype), ends, strict=True)):
             gaps = None if dt is None else dt[row, :end].float().contiguous()
@@ -78,7 +78,7 @@ class CRuntime(StepRuntime):
             self.library = ctypes.CDLL(str(library))
 
     def run(self, x: Tensor, state: Tensor, every: bool, dt: Tensor | None = None) -> Tensor:
-        logits = torch.empty(len(x) if every else 1, self.interface.outputs)
+        logits = torch.empty(len(x) if every else 1, self.outputs)
         tensors = (state, x, logits) if dt is None else (state, dt, x, logits)
         pointers = (ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors)
         (self.library.run if dt is None else self.library.run_after)(*pointers, len(x), int(every))
@@ -123,14 +123,14 @@ class WasmRuntime(StepRuntime):
         self.module, self.node = path.read_bytes(), node or Node()
 
     def run(self, x: Tensor, state: Tensor, every: bool, dt: Tensor | None = None) -> Tensor:
-        outputs = (len(x) if every else 1) * self.interface.outputs
+        outputs = (len(x) if every else 1) * self.outputs
         gaps = torch.zeros(0) if dt is None else dt
         header = struct.pack("<5i", len(x), every, state.numel(), x.numel(), gaps.numel())
         request = header + b"".join(part.numpy().tobytes() for part in (state, x, gaps))
         answer = self.node.ask(self.module, request, 4 * (state.numel() + outputs))
         numbers = torch.frombuffer(bytearray(answer), dtype=torch.float32)
         state.copy_(numbers[: state.numel()])
-        return numbers[state.numel() :].reshape(-1, self.interface.outputs)
+        return numbers[state.numel() :].reshape(-1, self.outputs)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
