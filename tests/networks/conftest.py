@@ -7,7 +7,7 @@ import torch
 from scans import BUILT
 
 from zoo.networks import kernels
-from zoo.networks.kernels import devices, diagonal, interface
+from zoo.networks.kernels import devices, diagonal, interface, outer
 
 
 @pytest.fixture(params=BUILT)
@@ -33,15 +33,18 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Take the scan that linear cells share, also where a cell has one of its own, and return the list of the cells that took it."""
+    """Take a scan that linear cells share, also where a cell has one of its own, and return the list of the cells that took it."""
     taken: list[str] = []
 
-    def scan(direction, *arguments):  # type: ignore[no-untyped-def]
-        taken.append(type(direction.cell).__name__)
-        return diagonal.scan(direction, *arguments)
-
     def layer_scan(layers, x):  # type: ignore[no-untyped-def]
-        return scan if all(diagonal.supports(d, x) for layer in layers for d in layer.directions) else None
+        directions = [direction for layer in layers for direction in layer.directions]
+        able = [s for s in (diagonal, outer) if all(s.supports(direction, x) for direction in directions)]
+
+        def scan(direction, *arguments):  # type: ignore[no-untyped-def]
+            taken.append(type(direction.cell).__name__)
+            return able[0].scan(direction, *arguments)
+
+        return scan if able else None
 
     monkeypatch.setattr(kernels, "layer_scan", layer_scan)
     monkeypatch.setattr(kernels, "stack_scan", lambda *_: None)

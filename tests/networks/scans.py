@@ -10,6 +10,7 @@ from torch import Tensor
 
 from zoo.cells import cell_class
 from zoo.cells.linear import LinearRecurrence
+from zoo.cells.matrix import MatrixRecurrence
 from zoo.networks.kernels import interface, plans
 from zoo.networks.network import Network
 
@@ -23,6 +24,8 @@ each_instruction_set = pytest.mark.parametrize("instructions", BUILT, indirect=T
 PLANNED = [case for case in CASES if plans.plan(network(case).layers[0].forward_direction.cell) is not None]
 
 LINEAR = [case for case, (cell, _) in CASES.items() if issubclass(cell_class(cell), LinearRecurrence)]
+
+MATRIX = [case for case, (cell, _) in CASES.items() if issubclass(cell_class(cell), MatrixRecurrence)]
 
 
 def small(case: str, **spec: object) -> Network:
@@ -38,7 +41,7 @@ def small(case: str, **spec: object) -> Network:
 
 
 def linear_problem(case: str, shape: dict[str, object]) -> tuple[Network, list[object]]:
-    """Return a network of the shape, which the scan that linear cells share can run, and the arguments of `results` for it.
+    """Return a network of the shape, which a scan that linear cells share can run, and the arguments of `results` for it.
 
     shape: the arguments of `small`, "batch" and "steps", and if wanted "lengths", True for random ones, and "tbptt_steps".
     """

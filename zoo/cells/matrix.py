@@ -57,13 +57,55 @@ class MatrixRecurrence(Cell):
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         axis, (q, k, v, a, *rest) = self.axis, x
-        S = state[1].unflatten(axis, (self.heads, k.shape[axis], v.shape[axis]))
-        new = self.carry(a, S) + k.unsqueeze(axis) * v.unsqueeze(axis - 1)
+        old = state[1].unflatten(axis, (self.heads, k.shape[axis], v.shape[axis]))
+        new = self.carry(a, old) + product(k, v, axis)
         if self.delta:
             r, p, *rest = rest
-            new = new + p.unsqueeze(axis) * (r.unsqueeze(axis) * S).sum(axis - 1, keepdim=True)
-        o = (q.unsqueeze(axis) * (S if self.reads_old else new)).sum(axis - 1)
+            new = new + product(p, recalled(r, old, axis), axis)
+        o = recalled(q, old if self.reads_old else new, axis)
         return self.read(o, *rest).flatten(axis - 1, axis).to(q.dtype), new.flatten(axis - 2, axis)
+
+    def scanned(
+        self, x: tuple[Tensor, ...], state: State, lengths: Tensor | None, tbptt_steps: int | None
+    ) -> tuple[tuple[Tensor, ...], State]:
+        """Return coefficients of all steps by which a scan needs diag(a_t), k_t and v_t alone, and the final states after S.
+
+        A cell that overrides `carry` or `step` rewrites its recurrence so; `finished` turns the S of the scan into its own.
+        x: what `coefficients` returned for all steps, each (time, batch, ...). The other arguments are those of Direction.scan.
+        """
+        return x, ()
+
+    def finished(self, S: Tensor, steps: Tensor) -> Tensor:
+        """Return the final state, (batch, heads, keys, values), for the S of a scan. steps: (batch,), how many were taken."""
+        return S
+
+
+def product(k: Tensor, v: Tensor, axis: int = -1) -> Tensor:
+    """Return k v^T, (..., keys, values, ...), from (..., keys, ...) and (..., values, ...)."""
+    return k.unsqueeze(axis) * v.unsqueeze(axis - 1)
+
+
+def recalled(q: Tensor, S: Tensor, axis: int = -1) -> Tensor:
+    """Return S^T q, (..., values, ...). S: (..., keys, values, ...)."""
+    return (q.unsqueeze(axis) * S).sum(axis - 1)
+
+
+def turned(x: Tensor, cos: Tensor, sin: Tensor, axis: int) -> Tensor:
+    """Return x with pairs of keys, (j, j + d / 2) along `axis`, turned by minus the angles that have this cos and sin."""
+    pairs = x.shape[axis] // 2
+    re, im, rest = x.split([pairs, pairs, x.shape[axis] - 2 * pairs], axis)
+    return torch.cat([re * cos + im * sin, im * cos - re * sin, rest], axis)
+
+
+def _angles(keys: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return 10000^(-2 j / d) for each pair of keys, (d // 2,)."""
+    return torch.exp(torch.arange(keys // 2, dtype=dtype, device=device) * (-math.log(1e4) / max(keys // 2, 1)))
+
+
+def _turns(keys: int, steps: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cos and sin of the angles after numbers of steps, (..., d // 2); in float32, large angles have few digits."""
+    angles = steps.double()[..., None] * _angles(keys, torch.float64, steps.device)
+    return angles.cos().float(), angles.sin().float()
 
 
 class Retention(MatrixRecurrence):
@@ -79,11 +121,21 @@ class Retention(MatrixRecurrence):
 
     def carry(self, a: Tensor, S: Tensor) -> Tensor:
         axis = self.axis - 1  # of the keys
-        pairs = S.shape[axis] // 2
-        angle = torch.exp(torch.arange(pairs, dtype=S.dtype, device=S.device) * (-math.log(1e4) / max(pairs, 1)))
+        angle = _angles(S.shape[axis], S.dtype, S.device)
         cos, sin = (unsqueeze_to(t, -axis) for t in (angle.cos(), angle.sin()))
-        re, im, rest = S.split([pairs, pairs, S.shape[axis] - 2 * pairs], axis)
-        return super().carry(a, torch.cat([re * cos + im * sin, im * cos - re * sin, rest], axis))
+        return super().carry(a, turned(S, cos, sin, axis))
+
+    def scanned(
+        self, x: tuple[Tensor, ...], state: State, lengths: Tensor | None, tbptt_steps: int | None
+    ) -> tuple[tuple[Tensor, ...], State]:
+        q, k, *rest = x  # R^-n S_n has no R: q and k are turned back instead
+        cos, sin = (t[:, None, None] for t in _turns(k.shape[-1], torch.arange(1, len(q) + 1, device=q.device)))
+        q, k = (turned(part.float(), cos, -sin, -1) for part in (q, k))
+        return (q, k, *rest), ()
+
+    def finished(self, S: Tensor, steps: Tensor) -> Tensor:
+        cos, sin = (t[:, None, :, None] for t in _turns(S.shape[-2], steps))
+        return turned(S, cos, sin, -2)
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
         q, k, v = (self.by_head(part) for part in self.split(x))

@@ -100,6 +100,21 @@ class MLSTM(MatrixRecurrence):
         a, k = torch.exp(log_f + m - new_m), torch.exp(i - new_m) * k
         return *super().step((q, k, v, a, o, new_m), state), new_m.squeeze(self.axis)
 
+    def scanned(
+        self, x: tuple[Tensor, ...], state: State, lengths: Tensor | None, tbptt_steps: int | None
+    ) -> tuple[tuple[Tensor, ...], State]:
+        q, k, v, i, log_f, o = x
+        m, old, new = self.by_head(state[2]), [], []
+        for t, (i_t, log_f_t) in enumerate(zip(i, log_f, strict=True)):
+            if tbptt_steps and t and t % tbptt_steps == 0:
+                m = m.detach()
+            old.append(m)
+            new.append(torch.maximum(log_f_t + m, i_t))
+            m = new[-1] if lengths is None else torch.where((t < lengths)[:, None, None], new[-1], m)
+        old_m, new_m = torch.stack(old), torch.stack(new)
+        a, k = torch.exp(log_f + old_m - new_m), torch.exp(i - new_m) * k
+        return (q, k, v, a, o, new_m), (m.squeeze(-1),)
+
     def read(self, o: Tensor, *rest: Tensor) -> Tensor:
         gate, m = rest
         numerator, denominator = o.tensor_split([-1], self.axis)

@@ -75,6 +75,8 @@ class Network(PretrainedMixin):
     """The vectors of tokens; None if the network reads numbers."""
     width: int
     """Number of channels in the top layer's output."""
+    head: nn.Linear
+    """The linear map to the outputs, or an nn.Identity in a network without a head."""
     if TYPE_CHECKING:  # `load` and `build` return a Network; a type checker has to accept what its subclasses have more
 
         def __getattr__(self, name: str) -> Any: ...
@@ -97,7 +99,7 @@ class Network(PretrainedMixin):
             weight, frozen = torch.empty(vocabulary, spec.embedding.size), not spec.embedding.trainable
             self.embedding = nn.Embedding.from_pretrained(weight, frozen, padding_idx=PADDING)
         self.neck = ConvolutionalHead(spec.head, self.width)
-        self.head = _head(self.neck.width, self.interface.outputs)
+        self.head = _head(self.neck.width, self.interface.outputs)  # type: ignore[assignment]
 
     def forward(
         self,
@@ -164,7 +166,7 @@ class Network(PretrainedMixin):
         if isinstance(head, nn.Linear):
             nn.init.xavier_uniform_(head.weight)
             nn.init.zeros_(head.bias)
-        self.head, self.config = head, config
+        self.head, self.config = head, config  # type: ignore[assignment]
 
     def _check_dtype(self, x: Tensor) -> None:
         """Raise RequestError unless x is a dense tensor of the network's dtype (tokens: integers) and on its device."""

@@ -123,10 +123,13 @@ def scan(cell: str) -> str:
     recurrence alone (kernels/diagonal.py), each on a CPU and on a GPU; "plain", step by step in torch, runs every cell.
     """
     from ..cells.linear import LinearRecurrence
+    from ..cells.matrix import MatrixRecurrence
     from ..networks.kernels import plans
 
     cls = cell_class(cell)
-    kinds = (["fused"] if cls in plans.PLANS else []) + (["linear"] if issubclass(cls, LinearRecurrence) else [])
+    kinds = (["fused"] if cls in plans.PLANS else []) + (
+        ["linear"] if issubclass(cls, LinearRecurrence | MatrixRecurrence) else []
+    )
     return ", ".join([*kinds, "plain"])
 
 

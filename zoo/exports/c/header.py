@@ -157,7 +157,8 @@ def _arrays_of(text: str) -> int:
 
 def _has_own_head(network: RecurrentNetwork) -> bool:
     """Return whether the head is that of the config: a linear map with a bias or, for 0 outputs, none."""
-    head, outputs = network.head, network.interface.outputs
+    head: nn.Module = network.head
+    outputs = network.interface.outputs
     if not outputs:
         return type(head) is nn.Identity
     return type(head) is nn.Linear and head.bias is not None and head.out_features == outputs

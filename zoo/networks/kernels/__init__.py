@@ -21,10 +21,11 @@ def layer_scan(layers: "Sequence[Layer]", x: "LayerInput") -> "Scan | None":
     planned = {} if scans is None else {direction: scans.supports(direction, x) for direction in directions}
     if planned and all(planned.values()):
         return lambda direction, *arguments: scans.scan(planned[direction], *arguments)
-    from . import diagonal
+    from . import diagonal, outer
 
-    if all(diagonal.supports(direction, x) for direction in directions):
-        return diagonal.scan
+    for recurrence in (diagonal, outer):
+        if all(recurrence.supports(direction, x) for direction in directions):
+            return recurrence.scan
     return None
 
 

@@ -14,6 +14,9 @@ RECURRENCES = {"cpu": "compiled_diagonal", "cuda": "triton_diagonal"}
 """By type of device: the module that computes c_t = a_t c_{t-1} + b_t for diagonal.py, the scan of all cells that are linear in
 their state. It runs a cell that FUSED has no scan for, or none with the cell's options."""
 
+OUTER = {"cpu": "compiled_outer"}
+"""By type of device: the module that computes the states that are matrices for outer.py."""
+
 
 def device_module(modules: Mapping[str, str], device: "torch.device") -> Any:
     """Return the one of `modules`, names by type of device, that is for `device`; None if there is none.

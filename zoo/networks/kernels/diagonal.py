@@ -59,7 +59,7 @@ def scan(
     if low:
         outputs = outputs.to(projected.dtype)
     if lengths is not None and len(state) > 1:
-        outputs = _kept(outputs, state[0], lengths, tbptt_steps)
+        outputs = kept_outputs(outputs, state[0], lengths, tbptt_steps)
     final = (*(steps[-1].clone() for steps in (outputs, c)[: len(state)]), *computed)  # else it would keep all steps
     return outputs, matched(cell, final, projected.dtype) if low else final
 
@@ -123,7 +123,7 @@ def _closed_form(direction: Direction, cell: LinearRecurrence, x: Tensor, start:
     return times(powers[0], start) + weighted + times(powers[1:].sum(0), constant)
 
 
-def _kept(outputs: Tensor, start: Tensor, lengths: Tensor, tbptt_steps: int | None) -> Tensor:
+def kept_outputs(outputs: Tensor, start: Tensor, lengths: Tensor, tbptt_steps: int | None) -> Tensor:
     """Return `outputs`, (time, batch, ...), with each sequence's last output repeated beyond its end. tbptt_steps: see `scan`.
 
     start: (batch, ...), what is repeated for a sequence that ends before the first of these steps.

@@ -90,6 +90,18 @@ class NativeDiagonal(ctypes.Structure):
     ]
 
 
+class NativeOuter(ctypes.Structure):
+    """The structure `Outer` of native/outer.h, field by field."""
+
+    _fields_ = [
+        *((n, _int) for n in ("steps", "rows", "keys", "values", "threads", "delta", "reads_old")),
+        *((n, pointer) for n in ("q", "k", "a", "r", "p", "v", "start", "lengths")),
+        ("tbptt_steps", _int),
+        *((n, pointer) for n in ("o", "end", "kept", "o_gradient", "end_gradient")),
+        *((f"{n}_gradient", pointer) for n in ("q", "k", "a", "r", "p", "v", "start")),
+    ]
+
+
 def libraries() -> dict[str, Path]:
     """Return the paths of the libraries that were built, by instruction set."""
     folder = Path(__file__).parent
@@ -124,12 +136,15 @@ def open_library(path: Path) -> ctypes.CDLL:
             raise OSError("the sources in native/ are not those that it was built from")
         lib.rnnzoo_cell.restype, lib.rnnzoo_cell.argtypes = pointer, [ctypes.c_char_p]
         lib.rnnzoo_lanes.restype = lib.rnnzoo_halves.restype = lib.rnnzoo_tape.restype = _int
+        lib.rnnzoo_outer_stride.restype = _int
         lib.rnnzoo_tape.argtypes = [pointer, _int, _int]
         lib.rnnzoo_forward.argtypes = lib.rnnzoo_backward.argtypes = [ctypes.POINTER(NativeJob)]
         lib.rnnzoo_run.argtypes = [ctypes.POINTER(NativeStack), _int, _int, *[pointer] * 5]
         lib.rnnzoo_diagonal_forward.argtypes = lib.rnnzoo_diagonal_backward.argtypes = [ctypes.POINTER(NativeDiagonal)]
         diagonal = (lib.rnnzoo_diagonal_forward, lib.rnnzoo_diagonal_backward)
-        for function in (lib.rnnzoo_forward, lib.rnnzoo_backward, lib.rnnzoo_run, *diagonal):
+        lib.rnnzoo_outer_forward.argtypes = lib.rnnzoo_outer_backward.argtypes = [ctypes.POINTER(NativeOuter)]
+        outer = (lib.rnnzoo_outer_forward, lib.rnnzoo_outer_backward)
+        for function in (lib.rnnzoo_forward, lib.rnnzoo_backward, lib.rnnzoo_run, *diagonal, *outer):
             function.restype, function.errcheck = _int, _check_memory  # type: ignore[assignment]
     except (OSError, AttributeError) as error:  # for another machine, or of another version
         raise OSError(

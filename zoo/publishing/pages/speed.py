@@ -34,6 +34,8 @@ def section(root: str) -> str | None:
     if (linear := measurements("linear")) is not None:
         parts += ["## Linear recurrences on a CPU", linear_tables(linear)]
         parts += [f"![{LINEAR_PLOT}]({root}docs/linear.svg)", provenance("linear", linear)]
+    if (matrices := measurements("matrices")) is not None:
+        parts += ["## States that are matrices, on a CPU", matrix_table(matrices), provenance("matrices", matrices)]
     if (streams := measurements("streams")) is not None:
         parts += ["## Steps of a stream on a CPU", stream_table(streams), provenance("streams", streams)]
     if (exported := measurements("export_steps")) is not None:
@@ -83,6 +85,25 @@ def linear_tables(data: dict[str, Any]) -> str:
             f"The same with {few} in a batch, by the number of steps:",
             markdown((size, *(f"{t:,} steps" for t in lengths)), costs),
         )
+    )
+
+
+def matrix_table(data: dict[str, Any]) -> str:
+    """Return a table of `data`, the content of benchmarks/matrices.json: by cell, what the linear and the plain scan take."""
+    rows = data["contenders"]
+    plain = {row["cell"]: row for row in rows if row["backend"] == "plain"}
+    table = []
+    for row in rows:
+        if row["backend"] != "plain":
+            both = row, plain[row["cell"]]
+            times = ([each["seconds"][name] for each in both] for name in ("forward", "forward + backward"))
+            cells = (f"{significant(s)} s, {significant(p)} s ({p / s:.0f} times)" for s, p in times)
+            table.append(
+                (f"`{row['cell']}`", *cells, ", ".join(_mebibytes(each["peak_memory_bytes"]) for each in both))
+            )
+    size = "{layers} x {units}, {steps} steps, {batch} sequences".format(**rows[0])
+    return "Of each pair, the first is by the linear scan, the second by the plain one.\n\n" + markdown(
+        (size, "forward", "forward + backward", "peak memory"), table
     )
 
 

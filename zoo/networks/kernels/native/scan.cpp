@@ -6,6 +6,7 @@
 #include "gated.h"
 #include "layer.h"
 #include "linear.h"
+#include "outer.h"
 #include "xlstm.h"
 
 struct Stack {  // layers of as many units and states each, one above the other, on (x - mean) / std, and a head
@@ -56,6 +57,10 @@ int64_t done(Work work) {
 
 long threads(const Diagonal& d) {
     return std::max(1L, std::min({long(d.threads), long(d.batch), long(double(d.steps) * d.batch * d.width * 8 / LEAST)}));
+}
+
+long threads(const Outer& d) {
+    return std::max(1L, std::min({long(d.threads), long(d.rows), long(double(d.steps) * d.rows * d.keys * d.values / LEAST)}));
 }
 
 // As rnnzoo_run.
@@ -132,6 +137,25 @@ int64_t rnnzoo_diagonal_backward(const Diagonal* d) {
         });
     });
 }
+
+int64_t rnnzoo_outer_forward(const Outer* d) {
+    return done([&] {
+        with_kind(*d, [&](auto delta, auto old) {
+            share(d->rows, false, threads(*d), [&](long, long first, long rows) { outer_forward<delta, old>(*d, first, rows); });
+        });
+    });
+}
+
+int64_t rnnzoo_outer_backward(const Outer* d) {
+    return done([&] {
+        with_kind(*d, [&](auto delta, auto old) {
+            share(d->rows, false, threads(*d), [&](long, long first, long rows) { outer_backward<delta, old>(*d, first, rows); });
+        });
+    });
+}
+
+// After how many steps rnnzoo_outer_forward keeps a state.
+int64_t rnnzoo_outer_stride() { return STRIDE; }
 
 // Time steps of a stack on x, (steps, batch, inputs). old and now: its states, layer after layer, (batch, units) each. y:
 // (steps, batch, units) for what the top layer puts out, or null. logits: (steps, batch, outputs), for a stack with a head.
