@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...cells.linear import LinearRecurrence
+from ...cells.matrix import MatrixRecurrence
 from ...cells.projections import Dense
 from ...errors import first_line
 from ...networks import builder
@@ -130,7 +131,7 @@ def product_passes(contender: Contender, work: Workload) -> Passes:
     for direction in (module for module in network.modules() if isinstance(module, Direction)):
         for projection in (module for module in direction.modules() if isinstance(module, Dense)):
             outputs, inputs = projection.matrix.shape
-            at_once = projection is direction.input or isinstance(direction.cell, LinearRecurrence)
+            at_once = projection is direction.input or isinstance(direction.cell, LinearRecurrence | MatrixRecurrence)
             rows, repeats = (work.steps * work.batch, 1) if at_once else (work.batch, work.steps)
             weight = torch.rand(inputs, outputs, device=work.device)
             products.append((repeats, buffer("in", rows, inputs), weight, buffer("out", rows, outputs)))
