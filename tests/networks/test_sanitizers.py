@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SANITIZE = "-fsanitize=address,undefined -fno-sanitize-recover=all"
-TESTS = ("compiled", "compiled_gradients", "compiled_fallback", "streaming", "checkpoint_every")
+TESTS = ("compiled", "compiled_gradients", "compiled_fallback", "diagonal", "outer", "streaming", "checkpoint_every")
 
 
 @pytest.mark.slow
