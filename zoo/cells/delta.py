@@ -41,7 +41,7 @@ class DeltaNet(MatrixRecurrence):
     def input_channels(cls, units: int, *, heads: int = 1, **options: Any) -> tuple[int, ...]:
         return units, units, units, heads
 
-    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         q, k, v, beta, *decay = (self.by_head(part) for part in x.split(self.sizes, self.axis))
         q, k = (unit(F.silu(part), self.axis) for part in (q, k))
         beta = torch.sigmoid(beta)
@@ -115,7 +115,7 @@ class RWKV7(MatrixRecurrence):
         nn.init.constant_(self.alpha, 1.02)
         nn.init.constant_(self.rho, -0.04)
 
-    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         r, k, v, w, a = x.split(self.sizes, self.axis)
         parameters = (self.decay, self.rate, self.xi, self.alpha, self.rho)
         decay, rate, xi, alpha, rho = (along(p, self.axis).to(x.dtype) for p in parameters)

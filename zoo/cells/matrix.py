@@ -18,7 +18,7 @@ from .projections import ProjectionFactory, along
 class MatrixRecurrence(Cell):
     """o_t = S_t^T q_t, S_t = diag(a_t) S_{t-1} + k_t v_t^T, or with `delta`, + p_t (r_t^T S_{t-1}) besides.
 
-    A subclass defines `coefficients` and, unless the output is o itself, `read`. Where a paper has values by
+    A subclass defines `prepare` and, unless the output is o itself, `read`. Where a paper has values by
     keys, its S is the transpose of this one. The state holds the matrices of all heads, row by row.
     """
 
@@ -40,8 +40,8 @@ class MatrixRecurrence(Cell):
         """Return (..., heads * n) as (..., heads, n)."""
         return x.unflatten(self.axis, (self.heads, -1))
 
-    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return q, k, v and a, then r and p if `delta`, then the rest for `read`; each (..., heads, n) or broadcastable."""
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Return q in the precision of a step, k, v, a, r and p if `delta`, the rest for `read`: (..., heads, n) or broadcastable."""
         raise NotImplementedError
 
     def carry(self, a: Tensor, S: Tensor) -> Tensor:
@@ -49,11 +49,8 @@ class MatrixRecurrence(Cell):
         return a.unsqueeze(self.axis) * S
 
     def read(self, o: Tensor, *rest: Tensor) -> Tensor:
-        """Return the output of a step, (..., heads, n), from S^T q and the rest of the coefficients."""
+        """Return the output of a step, (..., heads, n), from S^T q and the rest of what `prepare` returned."""
         return o
-
-    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        return self.coefficients(x)  # q first: it has the precision of a step
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         axis, (q, k, v, a, *rest) = self.axis, x
@@ -71,7 +68,7 @@ class MatrixRecurrence(Cell):
         """Return coefficients of all steps by which a scan needs diag(a_t), k_t and v_t alone, and the final states after S.
 
         A cell that overrides `carry` or `step` rewrites its recurrence so; `finished` turns the S of the scan into its own.
-        x: what `coefficients` returned for all steps, each (time, batch, ...). The other arguments are those of Direction.scan.
+        x: what `prepare` returned for all steps, each (time, batch, ...). The other arguments are those of Direction.scan.
         """
         return x, ()
 
@@ -137,7 +134,7 @@ class Retention(MatrixRecurrence):
         cos, sin = (t[:, None, :, None] for t in _turns(S.shape[-2], steps))
         return turned(S, cos, sin, -2)
 
-    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         q, k, v = (self.by_head(part) for part in self.split(x))
         decay = 1 - torch.exp2(-5.0 - torch.arange(self.heads, dtype=torch.float32, device=x.device))
         a = self.by_head(along(decay, self.axis)) * torch.ones_like(
@@ -164,7 +161,7 @@ class GLA(MatrixRecurrence):
     def input_channels(cls, units: int, *, rank: int = 16, **options: Any) -> tuple[int, ...]:
         return units, units, units, rank
 
-    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         q, k, v, low_rank = x.split(self.sizes, self.axis)
         q, k, v, log_alpha = (self.by_head(part) for part in (q, k, v, F.logsigmoid(self.gate(low_rank)) / 16))
         return q, k, v, torch.exp(log_alpha)
@@ -204,7 +201,7 @@ class Mamba2(MatrixRecurrence):
         reset_steps(self.step_offset, generator)
         nn.init.ones_(self.skip)
 
-    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         x, B, C, dt = x.split(self.sizes, self.axis)
         rate, bias, skip = (along(p, self.axis) for p in (self.log_rate.exp(), self.step_offset, self.skip))
         dt = F.softplus(dt + bias)
@@ -243,7 +240,7 @@ class RWKV6(MatrixRecurrence):
         self.decay.copy_(-6 + 5 * share**1.35)
         self.bonus.copy_((1 - share) / 2 + 0.1 * ((n + 1) % 3 - 1))
 
-    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         r, k, v, w = x.split(self.sizes, self.axis)
         decay, bonus = (along(p, self.axis) for p in (self.decay, self.bonus))
         log_w = -torch.exp(decay + self.low_rank(torch.tanh(w)))

@@ -88,7 +88,7 @@ class MLSTM(MatrixRecurrence):
     def input_channels(cls, units: int, *, heads: int = 1, **options: Any) -> tuple[int, ...]:
         return units, units, units, heads, heads, units
 
-    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         q, k, v, i, f, o = (self.by_head(part) for part in x.split(self.sizes, self.axis))
         v = torch.cat([v, torch.ones_like(v.narrow(self.axis, 0, 1))], self.axis)
         return q, k / math.sqrt(k.shape[self.axis]), v, i, self.log_forget(f), torch.sigmoid(o)

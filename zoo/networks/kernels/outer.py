@@ -48,11 +48,10 @@ def scan(
     cell = cast(MatrixRecurrence, direction.cell)
     vectors = x.vectors() if isinstance(x, LazyEmbedding) else x
     with direction.hold_projections(vectors[0]):
-        projected = direction.input(vectors)
-        coefficients = cell.coefficients(projected)
-        dtype = coefficients[0].dtype  # that of a step
+        prepared = cell.prepare(direction.input(vectors))
+        dtype = prepared[0].dtype  # that of a step
         state = matched(cell, state, dtype)
-        (q, k, v, a, *rest), computed = cell.scanned(coefficients, state, lengths, tbptt_steps)
+        (q, k, v, a, *rest), computed = cell.scanned(prepared, state, lengths, tbptt_steps)
         operands, rest = (q, k, v, a, *rest[: 2 * cell.delta]), rest[2 * cell.delta :]
         rows = [_rows(t, like=v if t is v else k) for t in operands]
         start = state[1].float().reshape(rows[0].shape[1], k.shape[-1], v.shape[-1])
