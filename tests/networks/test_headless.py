@@ -8,10 +8,11 @@ import torch
 from helpers import CELLS, READOUTS, each, network, normal, same, stepped
 from torch import Tensor, nn
 
-from zoo import build, export, load
+from zoo import build, export, generate, load
 from zoo.data.answers import answer
+from zoo.data.listening import Listener
 from zoo.diagnostics.subject import sample
-from zoo.errors import RequestError
+from zoo.errors import CheckpointError, RequestError
 from zoo.networks import sizes
 
 X = normal(3, 6, 2)
@@ -116,6 +117,31 @@ def test_it_is_exported(format: str, readout: str, tmp_path: Path) -> None:
     assert written.checked.difference < 1e-4
 
 
+@pytest.mark.parametrize("backend", ["auto", "plain"])
+def test_outputs_share_no_memory_with_states(backend: str) -> None:
+    net = network("lstm", dtype=torch.float32, outputs=0)
+    net.backend = backend
+    with torch.no_grad():
+        for y, state in (net.step(X[:, 0].float()), net.resume(X.float())):
+            kept = [s.clone() for layer in state for s in layer]
+            y.fill_(7.0)
+            same([s for layer in state for s in layer], kept, 0)
+
+
+def test_a_head_set_by_hand_is_not_lost_on_saving(tmp_path: Path) -> None:
+    net = network(dtype=torch.float32, outputs=0)
+    net.head = nn.ReLU()
+    with pytest.raises(CheckpointError, match="its head is one without weights"):
+        net.save_pretrained(tmp_path)
+
+
+def test_a_new_head_is_on_the_device_of_the_network() -> None:
+    net = network(outputs=0)
+    with torch.device("meta"):
+        net.reset_head(3)
+    assert net(X).shape == (3, 3)
+
+
 def test_what_needs_a_head_says_so(tmp_path: Path) -> None:
     net = network(dtype=torch.float32, outputs=0)
     with pytest.raises(RequestError, match="small has no head to answer with"):
@@ -124,3 +150,7 @@ def test_what_needs_a_head_says_so(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="small has no head, and this analysis needs a loss"):
         sample(str(tmp_path), net.config)
     assert sample(str(tmp_path), net.config, examples=5, needs="data").x.shape[0] == 5
+    with pytest.raises(RequestError, match="gru-1x128-fsdd has no head to answer with"):
+        Listener(load("gru-1x128-fsdd", device="cpu", classes=0))
+    with pytest.raises(RequestError, match="predicts neither text nor music"):
+        generate(load("gru-2x128-piano", device="cpu", classes=0))

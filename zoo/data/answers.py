@@ -28,6 +28,11 @@ class Values:
     """How many steps after the last input each value is, of a forecast; else ()."""
 
 
+def no_head(network: Network) -> RequestError:
+    """Return the error for a network that is to answer, but has no head."""
+    return RequestError(f"{network.config.name} has no head to answer with. Give it one by Network.reset_head.")
+
+
 @torch.no_grad()
 def answer(network: Network, x: Tensor, lengths: Tensor | None = None, top: int = 5) -> Classes | Values:
     """Return a network's answer to one example, at its last step if it answers at every step.
@@ -41,7 +46,7 @@ def answer(network: Network, x: Tensor, lengths: Tensor | None = None, top: int 
         )
     logits = network(x.to(network.device), lengths).float().cpu()[0]
     if not network.interface.outputs:
-        raise RequestError(f"{network.config.name} has no head to answer with. Give it one by Network.reset_head.")
+        raise no_head(network)
     if logits.shape[-1] != network.interface.outputs:
         raise RequestError(
             f"The head of {network.config.name} has {logits.shape[-1]} outputs, but its config {network.interface.outputs}. Replace "

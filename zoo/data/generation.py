@@ -17,7 +17,7 @@ from ..networks.recurrent import RecurrentNetwork
 from ..registry.schema import Config
 from ..utils.arguments import plain, text_of
 from . import data_of
-from .music import Music
+from .music import KEYS, Music
 
 BETWEEN_FRAMES, NOTHING = re.compile(r"\s*[|\n]\s*"), "-"
 """What separates the frames of a prompt of music, and what stands for a frame without a key: as `rnnzoo generate` prints them."""
@@ -76,7 +76,8 @@ def writes(network: Network) -> bool:
 def plays(config: Config) -> bool:
     """Return True if networks of this config predict the next frame of a piece of music."""
     interface = config.interface  # a head that was replaced has classes of its own, and no keys
-    return interface.vocabulary is None and interface.classes is None and isinstance(data_of(config), Music)
+    reads_keys = interface.vocabulary is None and interface.classes is None and interface.outputs == KEYS
+    return reads_keys and isinstance(data_of(config), Music)
 
 
 def stream_text(

@@ -12,6 +12,7 @@ from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
 from ..networks.stream import Stream
 from ..utils.arguments import plain
+from .answers import no_head
 from .inputs import listens
 from .speech import FFT, HOP, RATE, WINDOW, LogMel
 
@@ -61,13 +62,15 @@ class Listener:
         early: the number of quiet frames, less than `pause`, after which the listener gives an answer that is not final. If
         the word ends there, the final answer is the same; None for final answers only.
 
-        Raises RequestError for a network that does not read speech or that needs the whole recording, if `quiet` is not
-        finite, and unless `early` and `pause` are integers with 0 < early < pause.
+        Raises RequestError for a network that does not read speech, that needs the whole recording or has no head, if `quiet`
+        is not finite, and unless `early` and `pause` are integers with 0 < early < pause.
         """
         if not listens(network):
             raise RequestError(
                 f"{network.config.name} does not read recordings of speech. `rnnzoo list --task fsdd` shows networks that do."
             )
+        if not network.interface.outputs:
+            raise no_head(network)
         if not math.isfinite(quiet):
             raise RequestError(f"The level of quiet frames must be a finite number of dB; got {quiet}.")
         early, pause = plain(early), plain(pause)

@@ -52,7 +52,9 @@ class Music(TaskData):
         return Split(rolls[:, :-1], rolls[:, 1:], digests, _prepare, lengths, per_step=True)
 
     def prepare_network(self, network: Network) -> None:
-        """Set the bias of the head to the log-odds with which each key sounds in the training frames."""
+        """Set the bias of the head, if there is one, to the log-odds with which each key sounds in the training frames."""
+        if not network.interface.outputs:
+            return
         split = self.read("train")
         frames = split.targets[split.targets[..., 0] != IGNORED].double()
         share = (frames.sum(0) + 1) / (len(frames) + 2)  # a key that never sounds keeps a chance

@@ -29,7 +29,7 @@ def build(
     `[bi][block][conv]CELL-LxH` of any cell, such as "lstm-2x32": L layers of H units whose last output the head reads
     (which excludes `biblock`: its top block has no last step).
     inputs: features of a time step, or the shape of an image, (channels, height, width). outputs: width of the head; 0 for a
-    network without one, which returns the top layer's output.
+    network without one, which returns what a head would read, such as the top layer's last output.
     device: where the network goes, "meta" included (default: a GPU that torch can use, else the CPU).
     dtype: of the parameters (default: float32).
     seed: a non-negative integer. The initial values come from it alone, not from torch's global generator, and are the same on

@@ -59,9 +59,16 @@ class ConvolutionalHead(nn.Module):
         return total
 
 
-def _head(width: int, outputs: int) -> nn.Module:
-    """Return the linear map from `width` channels to `outputs`, or the identity for 0 outputs. Its values are not set."""
-    return nn.Linear(width, outputs) if outputs else nn.Identity()
+class NoHead(nn.Module):
+    """The head of a network with 0 outputs: a copy of its input, which may be the state that the next step reads."""
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        return pooled.clone()
+
+
+def _head(width: int, outputs: int, device: torch.device | None = None, dtype: torch.dtype | None = None) -> nn.Module:
+    """Return the linear map from `width` channels to `outputs`, whose values are not set, or NoHead for 0 outputs."""
+    return nn.Linear(width, outputs, device=device, dtype=dtype) if outputs else NoHead()
 
 
 class Network(PretrainedMixin):
@@ -76,7 +83,7 @@ class Network(PretrainedMixin):
     width: int
     """Number of channels in the top layer's output."""
     head: nn.Linear
-    """The linear map to the outputs, or an nn.Identity in a network without a head."""
+    """The linear map to the outputs, or a NoHead if there are none."""
     if TYPE_CHECKING:  # `load` and `build` return a Network; a type checker has to accept what its subclasses have more
 
         def __getattr__(self, name: str) -> Any: ...
@@ -162,7 +169,7 @@ class Network(PretrainedMixin):
         global generator, and zero bias. Raises RequestError for a negative number, and for an empty list of names.
         """
         config = with_classes(self.config, classes)
-        head = _head(self.neck.width, config.interface.outputs).to(self.device, self.dtype)
+        head = _head(self.neck.width, config.interface.outputs, self.device, self.dtype)
         if isinstance(head, nn.Linear):
             nn.init.xavier_uniform_(head.weight)
             nn.init.zeros_(head.bias)

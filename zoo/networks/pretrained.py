@@ -75,7 +75,7 @@ def save(network: ConfiguredModule, folder: Path) -> None:
 
     No file takes the place of an older one until all are on the disk.
 
-    Raises CheckpointError if the network's tensors, input scale, dropout or zoneout are not those of its config, or a value
+    Raises CheckpointError if the network's tensors, head, input scale, dropout or zoneout are not those of its config, or a value
     is infinite or NaN; RequestError for a network on the meta device; and OSError.
     """
     if network.device.type == "meta":
@@ -90,7 +90,10 @@ def save(network: ConfiguredModule, folder: Path) -> None:
             "weights, which would be read back wrongly. Save the network that it was made from."
         )
     state = tensors.as_stored(network.state_dict())
-    if problems := tensors.differences(expected.state_dict(), state):
+    problems = tensors.differences(expected.state_dict(), state)
+    if not problems and not network.interface.outputs and type(network.head) is not type(expected.head):
+        problems = "its head is one without weights"
+    if problems:
         raise CheckpointError(
             f"{network.config.name} does not fit its config: {problems}. Replace a head by Network.reset_head only."
         )

@@ -23,7 +23,8 @@ CELLS: dict[type[nn.RNNBase], str] = {nn.LSTM: "lstm", nn.GRU: "gru", nn.RNN: "r
 def from_torch(layers: nn.RNNBase, outputs: int, *, seed: int = 0) -> RecurrentNetwork:
     """Return a network with the weights of torch.nn's layers and a fresh linear head, in eval mode.
 
-    layers: an nn.LSTM, nn.GRU or nn.RNN without proj_size. outputs: width of the head, whose values come from `seed`.
+    layers: an nn.LSTM, nn.GRU or nn.RNN without proj_size. outputs: width of the head, whose values come from `seed`;
+    0 for none.
     `network.encode` returns the outputs of the layers, batch first. Raises RequestError for other modules and for
     sizes that no network can have.
     """

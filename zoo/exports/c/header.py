@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import ExportError
+from ...networks.network import NoHead
 from ...networks.quantize import quantize_rows
 from ...networks.recurrent import RecurrentNetwork
 from ..base import Provenance
@@ -160,7 +161,7 @@ def _has_own_head(network: RecurrentNetwork) -> bool:
     head: nn.Module = network.head
     outputs = network.interface.outputs
     if not outputs:
-        return type(head) is nn.Identity
+        return type(head) is NoHead
     return type(head) is nn.Linear and head.bias is not None and head.out_features == outputs
 
 
