@@ -46,7 +46,7 @@ static inline float sum(vec x) {
 class Head {
     const Outer& d;
     const long row, width;  // of a line of a state, in floats
-    Buffer v, u, out, given, v_sum, u_sum;
+    Buffer v, out, given;
 
     long keys_at(long t) const { return (t * d.rows + row) * d.keys; }
     long values_at(long t) const { return (t * d.rows + row) * d.values; }
@@ -56,8 +56,7 @@ class Head {
     const long size;  // of a padded state
 
     Head(const Outer& d, long row)
-        : d(d), row(row), width(padded(d.values)), v(width), u(width), out(width), given(width), v_sum(width), u_sum(width),
-          size(d.keys * padded(d.values)) {}
+        : d(d), row(row), width(padded(d.values)), v(width), out(width), given(width), size(d.keys * padded(d.values)) {}
 
     long end() const { return d.lengths ? std::min<int64_t>(std::max<int64_t>(d.lengths[row], 0), d.steps) : d.steps; }
 
@@ -102,53 +101,57 @@ class Head {
         if (o) memcpy(o + values_at(t), out, d.values * sizeof(float));
     }
 
+    // N vectors of every line of a state, from column j on: their part of `step_back`.
+    template <bool Delta, bool Old, int N>
+    void columns_back(long key, long j, const float* S, const float* now, float* G) {
+        const float *q = d.q + key, *k = d.k + key, *a = d.a + key, *r = Delta ? d.r + key : nullptr, *p = Delta ? d.p + key : nullptr;
+        const auto add = [&](float* gradient, long i, vec part) { gradient[key + i] = sum(part) + (j ? gradient[key + i] : 0.0f); };
+        vec value[N], output[N], recalled[N]{}, by_v[N]{}, by_u[N]{};
+        for (int n = 0; n < N; n++) value[n] = at(v + j + n * LANES), output[n] = at(given + j + n * LANES);
+        if (Delta)
+            for (long i = 0; i < d.keys; i++)
+                for (int n = 0; n < N; n++) recalled[n] += r[i] * at(S + i * width + j + n * LANES);
+        for (long i = 0; i < d.keys; i++) {
+            vec by_q{}, by_k{}, by_a{}, by_p{};
+            for (int n = 0; n < N; n++) {
+                const long place = i * width + j + n * LANES;
+                const vec old = at(S + place), from_output = q[i] * output[n];
+                vec g = at(G + place);
+                if (!Old) g += from_output;
+                by_q += output[n] * (Old ? old : at(now + place));
+                by_k += g * value[n], by_v[n] += k[i] * g;
+                by_a += g * old;
+                if (Delta) by_p += g * recalled[n], by_u[n] += p[i] * g;
+                g *= a[i];
+                if (Old) g += from_output;
+                at(G + place) = g;
+            }
+            add(d.q_gradient, i, by_q), add(d.k_gradient, i, by_k), add(d.a_gradient, i, by_a);
+            if (Delta) add(d.p_gradient, i, by_p);
+        }
+        for (int n = 0; n < N; n++) at(out + j + n * LANES) = by_v[n];
+        if (!Delta) return;
+        for (long i = 0; i < d.keys; i++) {
+            vec by_r{};
+            for (int n = 0; n < N; n++) {
+                const long place = i * width + j + n * LANES;
+                by_r += by_u[n] * at(S + place);
+                at(G + place) += r[i] * by_u[n];
+            }
+            add(d.r_gradient, i, by_r);
+        }
+    }
+
     // From G, the gradient by the state after step t but for its own output, to that before it, and the gradients by the
     // operands of step t. S: the state before it. now: that after it.
     template <bool Delta, bool Old>
     void step_back(long t, const float* S, const float* now, float* G) {
-        const long key = keys_at(t);
-        const float *q = d.q + key, *k = d.k + key, *a = d.a + key, *r = Delta ? d.r + key : nullptr, *p = Delta ? d.p + key : nullptr;
         memcpy(v, d.v + values_at(t), d.values * sizeof(float));
         memcpy(given, d.o_gradient + values_at(t), d.values * sizeof(float));
-        memset(v_sum, 0, width * sizeof(float));
-        if (Delta) {
-            memset(u_sum, 0, width * sizeof(float));
-            for (long j = 0; j < width; j += LANES) {
-                vec recalled{};
-                for (long i = 0; i < d.keys; i++) recalled += r[i] * at(S + i * width + j);
-                at(u + j) = recalled;
-            }
-        }
-        for (long i = 0; i < d.keys; i++) {
-            const float *old = S + i * width, *fresh = Old ? old : now + i * width;
-            float* g = G + i * width;
-            vec by_q{}, by_k{}, by_a{}, by_p{};  // rows of G and S are read once for all of them
-            for (long j = 0; j < width; j += LANES) {
-                const vec from_output = q[i] * at(given + j);
-                vec x = at(g + j);
-                if (!Old) x += from_output;
-                by_q += at(given + j) * at(fresh + j);
-                by_k += x * at(v + j);
-                by_a += x * at(old + j);
-                at(v_sum + j) += k[i] * x;
-                if (Delta) by_p += x * at(u + j), at(u_sum + j) += p[i] * x;
-                x *= a[i];
-                if (Old) x += from_output;
-                at(g + j) = x;
-            }
-            d.q_gradient[key + i] = sum(by_q), d.k_gradient[key + i] = sum(by_k), d.a_gradient[key + i] = sum(by_a);
-            if (Delta) d.p_gradient[key + i] = sum(by_p);
-        }
-        memcpy(d.v_gradient + values_at(t), v_sum, d.values * sizeof(float));
-        if (!Delta) return;
-        for (long i = 0; i < d.keys; i++) {
-            vec by_r{};
-            for (long j = 0; j < width; j += LANES) {
-                by_r += at(u_sum + j) * at(S + i * width + j);
-                at(G + i * width + j) += r[i] * at(u_sum + j);
-            }
-            d.r_gradient[key + i] = sum(by_r);
-        }
+        long j = 0;
+        for (; j + 4 * LANES <= width; j += 4 * LANES) columns_back<Delta, Old, 4>(keys_at(t), j, S, now, G);
+        for (; j < width; j += LANES) columns_back<Delta, Old, 1>(keys_at(t), j, S, now, G);
+        memcpy(d.v_gradient + values_at(t), out, d.values * sizeof(float));
     }
 };
 
