@@ -45,7 +45,7 @@ def page() -> str:
         gap = f" Tasks on which too few cells were measured are left out: {', '.join(missing)}." if missing else ""
         text = (
             "The rank of each cell among those that were measured on all of these tasks. Cells that are no better than chance "
-            f"share one rank, after all others.{gap}"
+            f"share one rank, after all others but those that diverged.{gap}"
         )
         parts += ["## Over the tasks", text, shared]
     every = {row.cell for rows in ranked.values() for row in rows}

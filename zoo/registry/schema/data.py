@@ -143,7 +143,7 @@ class Shapes(Spec):
         if self.readout == "none":
             return f"{self.step_text} values"
         if self.form == "question":
-            return f"a story and a question, up to {self.steps} words together"
+            return f"a story and a question, up to {self.steps:,} words together"
         if self.is_stream:
             return f"text in windows of {counted(self.steps, self.form.removesuffix('s'))}, from a vocabulary of {self.vocabulary:,}"
         if self.vocabulary:
@@ -221,7 +221,7 @@ class Task(Shapes):
         """Readout and outputs in words."""
         kinds = {"class": "classes", "token": "tokens", "binary": "probabilities"}
         kind = kinds.get(self.target, "values")
-        outputs = "1 value" if self.outputs == 1 and kind == "values" else f"{self.outputs} {kind}"
+        outputs = "1 value" if self.outputs == 1 and kind == "values" else f"{self.outputs:,} {kind}"
         if self.horizons:
             outputs += f", {ahead_text(*self.horizons)}"
         return outputs if self.readout == "none" else f"{self.readout}, {outputs}"
