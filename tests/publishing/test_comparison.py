@@ -73,7 +73,7 @@ def test_a_measured_row_has_its_evaluation_and_training() -> None:
 
 def test_filters() -> None:
     assert {r.paper for r in comparison.rows(paper="rin")} == {"rin"}
-    assert {r.kind.split(".")[0] for r in comparison.rows(cell="star")} == {"convstar", "star"}  # of all tags
+    assert {r.kind.split(".")[0] for r in comparison.rows(cell="star")} == {"blockstar", "convstar", "star"}  # of all tags
     assert {r.task for r in comparison.rows("*", task="smnist")} == {"smnist"}
     assert len(comparison.rows(measured=True)) == sum(r.has_run for r in comparison.rows()) < len(comparison.rows())
     assert comparison.rows("nothing-*") == []
@@ -507,3 +507,11 @@ def test_a_page_counts_models_that_diverged() -> None:
     rows = [replace(ROW, model="b", measured=0.5, values=(0.5,), runs=1), lost, replace(ROW, model="c", reported=0.1)]
     assert papers_page._extent(rows) == "2 of 3 models (1 of them diverged)"
     assert papers_page._extent(rows[:1]) == "1 of 1 model"
+
+
+def test_runs_of_different_lengths_say_so() -> None:
+    row = replace(
+        ROW, recipe="quick", measured=0.5, runs=2, values=(0.4, 0.6), epochs_done=4, epochs=4, epochs_of_each=(4, 2)
+    )
+    assert row.training_text == "quick, 2 to 4 of 4 epochs"
+    assert replace(row, epochs_of_each=(4, 4)).training_text == "quick, 4 of 4 epochs"

@@ -54,6 +54,9 @@ class Row:
     recipe: str | None = None
     """Name of the recipe that the measured weights were trained by."""
     epochs_done: int | None = None
+    """Of the first run."""
+    epochs_of_each: tuple[int, ...] = ()
+    """The epochs done in each run that has its own results.json."""
     epochs: int | None = None
     paper_epochs: int | None = None
     """Epochs of the paper's recipe, if `recipe` is a paper's or is based on one."""
@@ -179,6 +182,8 @@ class Row:
         whose = f"seed {self.seeds[0]}: " if self.runs > 1 and self.seeds and (end or stopped) else ""
         # of several runs, some of which collapsed, the first may have ended early and others not
         done = "up to" if self.mixed and self.epochs_done != self.epochs else f"{self.epochs_done} of"
+        if len(set(self.epochs_of_each)) > 1 and not (end or stopped or self.mixed):
+            done = f"{min(self.epochs_of_each)} to {max(self.epochs_of_each)} of"
         return self.recipe and f"{self.recipe}, {whose}{stopped}{done} {counted(self.epochs or 0, 'epoch')}{paper}{end}"
 
 
@@ -241,7 +246,8 @@ def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Result
         collapsed=sum(len(run.collapsed_seeds) + _collapsed(run) for run, _ in measured),
         diverged_runs=len(lost) + sum(len(run.diverged_seeds) for run, _ in measured),
     )  # fmt: skip
-    return _trained(row, entry, first.training) if first.training else row
+    epochs_of_each = tuple(run.training.epochs_done for run, _ in measured if run.training)
+    return _trained(replace(row, epochs_of_each=epochs_of_each), entry, first.training) if first.training else row
 
 
 def _trained(row: Row, entry: registry.Entry, training: results.Training) -> Row:

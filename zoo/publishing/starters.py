@@ -9,7 +9,7 @@ STARTERS = (
     "star-16x64-pmnist", "gru-1x128-mnist-rows", "convlstm-f-2x8-nmnist-small", "rnn-8x32-sits", "gru-1x200-spooky",
     "bigru-1x200-toxic-parts", "rin-1x100-babi-20", "rin-1x100-adding-200", "mlp-3x8-pima.prelu-tuned",
     "mlp-3x8-circles.prelu-tuned", "star-2x96-jsb", "mingru-3x96-fsdd", "gru-2x256-shakespeare", "star-2x64-japanese-vowels",
-    "gru-2x64-lorenz", "lru-1x64-copying",
+    "gru-2x64-lorenz", "lru-1x64-copying", "gru-1x128-wikitext2-bytes",
 )  # fmt: skip
 """Names of good models with weights, one for each task family that has any."""
 PICTURE = "lattice.png"
