@@ -4,6 +4,7 @@ import base64
 import inspect
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -132,10 +133,10 @@ def _models(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveMo
         words = f"Accuracy of {len(marks)} networks against {kind}. Every point is in the table of models."
         return charts.scatter(marks, kind, "accuracy, %", log=True, summary=words)
 
-    cells = sorted({m.entry.model.cell for m in models})
+    cells = {m.entry.model.cell: m.colour for m in sorted(models, key=lambda m: m.entry.model.cell)}
     tasks = {m.entry.model.task: m.entry.task.title for m in models}
     headline = next((m for m in models if m.name in live and live[m.name].kind == "digit"), None)
-    colours = {m.entry.model.cell: m.colour for m in sorted(scored, key=lambda m: m.entry.model.cell)}
+    colours = {cell: colour for cell, colour in cells.items() if any(m.entry.model.cell == cell for m in scored)}
     site.page(
         "index.html", "index.html", models=models, cells=cells, tasks=dict(sorted(tasks.items())), sizes=facts.SIZES, live=live,
         headline=headline, presets=facts.presets(models), by_size=points("parameters", lambda m: float(m.count.parameters)),
@@ -299,6 +300,8 @@ def _why(site: Site, stored: Sequence[dict[str, Any]]) -> None:
         for cell, result in of_paper.items()
         for picture in analyses.lattice(result.arrays["mean"], "")[:1]
     ]
-    lattices_text = json.dumps(stored, separators=(",", ":"))
+    lattices_text = re.sub(
+        r"(?<=[\[,])0(?=\.\d)", "", json.dumps(stored, separators=(",", ":"))
+    )  # .25, as a script may write it
     site.files["assets/lattices.js"] = f"zoo.levels={charts.LEVELS};\nzoo.lattices={lattices_text};\n".encode()
     site.page("why.html", "why.html", rows=stored, first=first, cells=sorted({entry["cell"] for entry in stored}))

@@ -3,7 +3,10 @@
 (() => {
   const table = document.getElementById("models"), form = document.getElementById("filters");
   const body = table.tBodies[0], count = document.getElementById("count"), none = document.getElementById("none");
-  const value = (cell) => (cell.dataset.v === undefined ? null : Number(cell.dataset.v)); // the larger, the better
+  const value = (cell) => { // the larger, the better
+    const number = parseFloat(cell.dataset.v ?? cell.textContent);
+    return Number.isNaN(number) ? null : number;
+  };
   const points = new Map();
   document.querySelectorAll(".dots a").forEach((a) => points.set(a.dataset.name, [...(points.get(a.dataset.name) || []), a]));
   const rows = [...body.rows].map((row, order) => {
