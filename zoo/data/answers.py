@@ -38,7 +38,8 @@ def answer(network: Network, x: Tensor, lengths: Tensor | None = None, top: int 
     """Return a network's answer to one example, at its last step if it answers at every step.
 
     x: (1, time, *input), as `zoo.data.inputs.read_example` returns it with `lengths`. top: the largest number of classes.
-    Raises RequestError for several examples, for a network without a head, for a head that is not the config's, and if an output is not finite.
+    Raises RequestError for several examples, for a network without a head or with one that is not the config's, and if an
+    output is not finite.
     """
     if len(x) != 1:
         raise RequestError(
