@@ -1,7 +1,9 @@
 """What the tests of fused scans share: small float32 networks, and comparisons with the plain scan."""
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import pytest
 import torch
@@ -93,6 +95,45 @@ def distance(actual: object, expected: object) -> float:
     pairs = zip(_tensors(actual), _tensors(expected), strict=True)
     parts = [(a - e).flatten() / (e.square().mean().sqrt() + 1e-9) for a, e in pairs]
     return torch.cat(parts).square().mean().sqrt().item()
+
+
+@lru_cache(maxsize=1)
+def _plain_results(case: str, shape: str) -> list[object]:
+    net, arguments = linear_problem(case, json.loads(shape))
+    net.backend = "plain"
+    return results(net, *arguments)
+
+
+def check_shared_scan(case: str, shape: dict[str, object], tolerance: float) -> None:
+    """Check that a scan which linear cells share gives what the plain scan gives. Arguments: as of `linear_problem`."""
+    net, arguments = linear_problem(case, shape)
+    net.backend = "auto"
+    close(results(net, *arguments), _plain_results(case, json.dumps(shape)), tolerance)
+
+
+def check_threads(case: str, shape: dict[str, object], threads: int) -> None:
+    """Check that a number of threads changes roundings only. case, shape: as of `linear_problem`."""
+    net, arguments = linear_problem(case, shape)
+    alone = results(net, *arguments)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        close(results(net, *arguments), alone)
+    finally:
+        torch.set_num_threads(before)
+
+
+def check_gradients_of_gradients(case: str, shape: dict[str, object]) -> None:
+    """Check that both scans agree on them. case, shape: as of `linear_problem`."""
+    net, (x, state, ends) = linear_problem(case, shape)
+
+    def slopes(net: Network) -> list[Tensor]:
+        leaf = x.detach().clone().requires_grad_()
+        outputs, _ = net.encode(leaf, state, lengths=ends)
+        (slope,) = torch.autograd.grad(score([outputs]), leaf, create_graph=True)
+        return list(gradients(slope.square().sum(), {"x": leaf, **dict(net.named_parameters())}).values())
+
+    check_both_scans(net, slopes)
 
 
 def check_both_scans(net: Network, compute: Callable[[Network], object], fails: bool = False) -> None:

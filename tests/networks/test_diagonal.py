@@ -1,11 +1,19 @@
 """The compiled scan that linear cells share, for every instruction set of this processor, against the plain scan."""
 
-import functools
-
 import pytest
 import torch
 from helpers import gradients, normal, score
-from scans import BUILT, LINEAR, check_both_scans, close, each_instruction_set, linear_problem, results, small
+from scans import (
+    BUILT,
+    LINEAR,
+    check_both_scans,
+    check_gradients_of_gradients,
+    check_shared_scan,
+    check_threads,
+    each_instruction_set,
+    linear_problem,
+    small,
+)
 from torch import Tensor
 
 from zoo.networks.builder import build
@@ -26,46 +34,22 @@ SHAPES: dict[str, dict[str, object]] = {
 }
 
 
-@functools.lru_cache(maxsize=1)
-def plain_results(case: str, shape: str) -> list[object]:
-    net, arguments = linear_problem(case, SHAPES[shape])
-    net.backend = "plain"
-    return results(net, *arguments)
-
-
 @each_instruction_set
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("case", LINEAR)
 def test_it_equals_the_plain_scan(case: str, shape: str, instructions: str, shared: list[str]) -> None:
-    net, arguments = linear_problem(case, SHAPES[shape])
-    net.backend = "auto"
-    close(results(net, *arguments), plain_results(case, shape))
+    check_shared_scan(case, SHAPES[shape], 3e-5)
     assert shared
 
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_roundings_only(threads: int, shared: list[str]) -> None:
-    net, arguments = linear_problem("lru", {"units": 24, "steps": 40, "batch": 7})
-    alone = results(net, *arguments)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        close(results(net, *arguments), alone)
-    finally:
-        torch.set_num_threads(before)
+    check_threads("lru", {"units": 24, "steps": 40, "batch": 7}, threads)
 
 
 @pytest.mark.parametrize("case", ["lru", "rg-lru"])
 def test_gradients_of_gradients(case: str) -> None:
-    net, (x, state, ends) = linear_problem(case, SHAPES["truncated, lengths"])
-
-    def slopes(net: Network) -> list[Tensor]:
-        leaf = x.detach().clone().requires_grad_()
-        outputs, _ = net.encode(leaf, state, lengths=ends)
-        (slope,) = torch.autograd.grad(score([outputs]), leaf, create_graph=True)
-        return list(gradients(slope.square().sum(), {"x": leaf, **dict(net.named_parameters())}).values())
-
-    check_both_scans(net, slopes)
+    check_gradients_of_gradients(case, SHAPES["truncated, lengths"])
 
 
 def test_products_of_bfloat16_keep_a_state_of_float32() -> None:

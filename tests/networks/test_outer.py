@@ -1,16 +1,23 @@
 """The compiled scan of cells whose state is a matrix, for every instruction set of this processor, against the plain scan."""
 
-import functools
-
 import pytest
 import torch
-from helpers import gradients, normal, score
-from scans import BUILT, MATRIX, check_both_scans, close, each_instruction_set, linear_problem, results, small
-from torch import Tensor
+from helpers import normal
+from scans import (
+    BUILT,
+    MATRIX,
+    check_gradients_of_gradients,
+    check_shared_scan,
+    check_threads,
+    close,
+    each_instruction_set,
+    linear_problem,
+    results,
+    small,
+)
 
 from zoo.errors import RequestError
 from zoo.networks.kernels import interface, layer_scan
-from zoo.networks.network import Network
 
 pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
 
@@ -27,48 +34,23 @@ SHAPES: dict[str, dict[str, object]] = {
 }
 
 
-@functools.lru_cache(maxsize=1)
-def plain_results(case: str, shape: str) -> list[object]:
-    net, arguments = linear_problem(case, SHAPES[shape])
-    net.backend = "plain"
-    return results(net, *arguments)
-
-
 @each_instruction_set
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("case", MATRIX)
 def test_it_equals_the_plain_scan(case: str, shape: str, instructions: str, shared: list[str]) -> None:
-    net, arguments = linear_problem(case, SHAPES[shape])
-    net.backend = "auto"
-    close(results(net, *arguments), plain_results(case, shape), 1e-4)
+    check_shared_scan(case, SHAPES[shape], 1e-4)
     assert shared
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-def test_threads_change_nothing(threads: int) -> None:
-    net, arguments = linear_problem("gated-deltanet heads=2", {"units": 24, "steps": 400, "batch": 7})
-    alone = results(net, *arguments)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        close(results(net, *arguments), alone, 1e-6)
-    finally:
-        torch.set_num_threads(before)
+def test_threads_change_roundings_only(threads: int) -> None:
+    check_threads("gated-deltanet heads=2", {"units": 24, "steps": 400, "batch": 7}, threads)
 
 
 @pytest.mark.parametrize("case", MATRIX)
 def test_gradients_of_gradients(case: str) -> None:
-    net, (x, state, ends) = linear_problem(
-        case, {"units": 4, "steps": 12, "batch": 3, "tbptt_steps": 5, "lengths": True}
-    )
-
-    def slopes(net: Network) -> list[Tensor]:
-        leaf = x.detach().clone().requires_grad_()
-        outputs, _ = net.encode(leaf, state, lengths=ends)
-        (slope,) = torch.autograd.grad(score([outputs]), leaf, create_graph=True)
-        return list(gradients(slope.square().sum(), {"x": leaf, **dict(net.named_parameters())}).values())
-
-    check_both_scans(net, slopes)
+    shape = {"units": 4, "steps": 12, "batch": 3, "tbptt_steps": 5, "lengths": True}
+    check_gradients_of_gradients(case, shape)
 
 
 @pytest.mark.parametrize("case", MATRIX)

@@ -23,7 +23,7 @@ def forward(
     c = torch.empty_like(b)
     job = _job(a, c, start, lengths, tbptt_steps, complex_state)
     job.b = address(b)
-    _library().rnnzoo_diagonal_forward(ctypes.byref(job))
+    loaded().rnnzoo_diagonal_forward(ctypes.byref(job))
     return c
 
 
@@ -37,11 +37,12 @@ def backward(
     b_gradient, start_gradient = torch.empty_like(c), torch.empty_like(start)
     job.c_gradient, job.a_gradient = address(c_gradient), address(a_gradient)
     job.b_gradient, job.start_gradient = address(b_gradient), address(start_gradient)
-    _library().rnnzoo_diagonal_backward(ctypes.byref(job))
+    loaded().rnnzoo_diagonal_backward(ctypes.byref(job))
     return a_gradient.sum(0) if constant else a_gradient, b_gradient, start_gradient
 
 
-def _library() -> ctypes.CDLL:
+def loaded() -> ctypes.CDLL:
+    """Return the library, for a weight that it `supports`."""
     library = interface.library()
     assert library is not None
     return library

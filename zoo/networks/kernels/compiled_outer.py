@@ -8,14 +8,12 @@ from torch import Tensor
 
 from . import interface
 from .compiled import keep_memory
+from .compiled_diagonal import loaded, supports
 from .interface import address
 
+__all__ = ["backward", "forward", "supports"]
+
 OPERANDS = ("q", "k", "v", "a", "r", "p")
-
-
-def supports(weight: Tensor) -> bool:
-    """Return whether the recurrence of a layer with this weight can run: float32, on a CPU, with a library that was built."""
-    return weight.device.type == "cpu" and weight.dtype == torch.float32 and interface.library() is not None
 
 
 def forward(
@@ -26,7 +24,7 @@ def forward(
     Arguments: see outer.Recurrence; all contiguous.
     """
     keep_memory()
-    library, job = _library(), _job(operands, start, lengths, None, reads_old)
+    library, job = loaded(), _job(operands, start, lengths, None, reads_old)
     o, end, kept = torch.empty_like(operands[2]), torch.empty_like(start), None
     if keep:
         kept = start.new_empty(-(-job.steps // library.rnnzoo_outer_stride()), *start.shape)
@@ -46,14 +44,8 @@ def backward(
     job.start_gradient = address(start_gradient)
     for name, gradient in zip(OPERANDS, gradients, strict=False):
         setattr(job, f"{name}_gradient", address(gradient))
-    _library().rnnzoo_outer_backward(ctypes.byref(job))
+    loaded().rnnzoo_outer_backward(ctypes.byref(job))
     return gradients, start_gradient
-
-
-def _library() -> ctypes.CDLL:
-    library = interface.library()
-    assert library is not None
-    return library
 
 
 def _job(

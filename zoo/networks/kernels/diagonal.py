@@ -15,7 +15,7 @@ from ...cells.linear import LinearRecurrence, next_state, times
 from ...utils.shapes import unsqueeze_to
 from ..layer import Direction, LayerInput, LazyEmbedding
 from .devices import RECURRENCES, device_module
-from .shared import check_formats, contiguous, customised, formats, in_memory, intercepted, overridden
+from .shared import check_formats, contiguous, customised, formats, in_memory, takes_recurrence
 
 
 def supports(direction: Direction, x: LayerInput) -> bool:
@@ -24,20 +24,7 @@ def supports(direction: Direction, x: LayerInput) -> bool:
     It can if the code for the device of x is there and takes the dtype of the weights, which is float32 on a CPU, float32 or
     bfloat16 on a GPU, and if nothing is added to the cell's recurrence.
     """
-    weight = direction.input.weight
-    recurrences = device_module(RECURRENCES, x.device)
-    return (
-        isinstance(direction.cell, LinearRecurrence)
-        and recurrences is not None
-        and x.device == weight.device
-        and recurrences.supports(weight)
-        and in_memory(weight)
-        and (isinstance(x, LazyEmbedding) or in_memory(x))
-        and not intercepted()
-        and not direction.regularised
-        and not overridden(direction)
-        and not customised(direction.cell)
-    )
+    return isinstance(direction.cell, LinearRecurrence) and takes_recurrence(direction, x, RECURRENCES)
 
 
 def scan(

@@ -15,7 +15,7 @@ from ...cells.matrix import MatrixRecurrence, product, recalled
 from ..layer import Direction, LayerInput, LazyEmbedding
 from .devices import OUTER, device_module
 from .diagonal import kept_outputs
-from .shared import check_formats, contiguous, customised, formats, in_memory, intercepted, overridden
+from .shared import check_formats, contiguous, formats, in_memory, takes_recurrence
 
 
 def supports(direction: Direction, x: LayerInput) -> bool:
@@ -24,21 +24,8 @@ def supports(direction: Direction, x: LayerInput) -> bool:
     It can if the code for the device of x is there and takes the dtype of the weights, which is float32, and if the layer is
     dense and nothing is added to the cell's recurrence.
     """
-    cell, weight = direction.cell, direction.input.weight
-    recurrences = device_module(OUTER, x.device)
-    return (
-        isinstance(cell, MatrixRecurrence)
-        and cell.axis == -1
-        and recurrences is not None
-        and x.device == weight.device
-        and recurrences.supports(weight)
-        and in_memory(weight)
-        and (isinstance(x, LazyEmbedding) or in_memory(x))
-        and not intercepted()
-        and not direction.regularised
-        and not overridden(direction)
-        and not customised(cell)
-    )
+    cell = direction.cell
+    return isinstance(cell, MatrixRecurrence) and cell.axis == -1 and takes_recurrence(direction, x, OUTER)
 
 
 def scan(

@@ -11,7 +11,8 @@ from ...cells.base import State
 from ...cells.projections import Dense, Diagonal, Projection
 from ...checkpoints.tokenizer import PADDING
 from ...utils import torch_internals
-from ..layer import Direction, stacked
+from ..layer import Direction, LayerInput, LazyEmbedding, stacked
+from .devices import device_module
 from .plans import Plan, plan
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -98,6 +99,27 @@ def check_formats(tensors: Sequence[Tensor | None], formats_then: list[object]) 
             "The gradient cannot be computed: an input or weight of the scan does not have the type, shape or device that it had in "
             "the forward pass. Convert the network before the forward pass, not between forward and backward."
         )
+
+
+def takes_recurrence(direction: Direction, x: LayerInput, modules: Mapping[str, str]) -> bool:
+    """Return whether code that computes only a cell's recurrence can run this layer on x now, if it knows the cell.
+
+    modules: the names of the modules with that code, by type of device. There must be one for the device of x that takes the
+    weights, and nothing may be added to the cell's recurrence.
+    """
+    weight = direction.input.weight
+    recurrences = device_module(modules, x.device)
+    return (
+        recurrences is not None
+        and x.device == weight.device
+        and recurrences.supports(weight)
+        and in_memory(weight)
+        and (isinstance(x, LazyEmbedding) or in_memory(x))
+        and not intercepted()
+        and not direction.regularised
+        and not overridden(direction)
+        and not customised(direction.cell)
+    )
 
 
 def overridden(module: nn.Module) -> bool:

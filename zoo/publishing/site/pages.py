@@ -136,7 +136,7 @@ def _models(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveMo
     cells = {m.entry.model.cell: m.colour for m in sorted(models, key=lambda m: m.entry.model.cell)}
     tasks = {m.entry.model.task: m.entry.task.title for m in models}
     headline = next((m for m in models if m.name in live and live[m.name].kind == "digit"), None)
-    colours = {cell: colour for cell, colour in cells.items() if any(m.entry.model.cell == cell for m in scored)}
+    colours = {m.entry.model.cell: m.colour for m in sorted(scored, key=lambda m: m.entry.model.cell)}
     site.page(
         "index.html", "index.html", models=models, cells=cells, tasks=dict(sorted(tasks.items())), sizes=facts.SIZES, live=live,
         headline=headline, presets=facts.presets(models), by_size=points("parameters", lambda m: float(m.count.parameters)),
