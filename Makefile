@@ -14,7 +14,7 @@ demo: .venv/.installed
 	$(BIN)/rnnzoo eval $(MODEL)
 
 test: .venv/.dev  # two processes, each with one thread of its own
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 test-all: .venv/.dev
 	$(BIN)/pytest -m ''

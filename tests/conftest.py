@@ -7,7 +7,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,22 @@ torch.set_warn_always(True)  # a warning that torch gives once a process would f
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, and all it starts, would ignore it
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _read_once() -> Iterator[None]:
+    """The package's own registry and lock, which no test changes, are read once and not again after each zoo of a test."""
+
+    def remembering(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
+        kept = cache(read)
+        return lambda path: (kept if path.is_relative_to(paths.PACKAGED_ROOT) else read)(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (registry.reader, lock):
+            patch.setattr(module, "read", remembering(module.read))
+        yield
+
+
 @pytest.fixture(autouse=True)
-def _own_registry() -> Any:
+def _own_registry() -> Iterator[None]:
     """What a test has read of another registry is forgotten after it."""
     ours = registry.load_registry()
     yield

@@ -141,6 +141,7 @@ class Loopback:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or every answer waits 40 ms for the acknowledgement of its head
     hub: Loopback
 
     def log_message(self, *arguments: object) -> None:

@@ -63,9 +63,10 @@ class Several(nn.Module):
         return [net(x, lengths) for net in self.nets]
 
 
-def test_torch_exports_every_cell_for_all_lengths() -> None:
+@pytest.mark.parametrize("quarter", range(4))
+def test_torch_exports_every_cell_for_all_lengths(quarter: int) -> None:
     """Without our function, torch.export makes one graph, traced once, that runs one step or many."""
-    export_and_compare(list(CELLS), strict=False)
+    export_and_compare(list(CELLS)[quarter::4], strict=False)
 
 
 @pytest.mark.filterwarnings(f"ignore:{HELD}")

@@ -107,8 +107,10 @@ def test_it_trains_within_a_module() -> None:
     assert hidden.shape == (2, 8)
 
 
-@pytest.mark.parametrize("format", [*TOOLS])
-@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize(
+    ("format", "readout"),
+    [("onnx", "mean"), *((each, readout) for each in TOOLS if each != "onnx" for readout in READOUTS)],
+)
 def test_it_is_exported(format: str, readout: str, tmp_path: Path) -> None:
     net = network("star", dtype=torch.float32, outputs=0, readout=readout)
     if missing := [tool for tool in TOOLS[format] if shutil.which(tool) is None]:
