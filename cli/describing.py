@@ -80,10 +80,12 @@ def _folder(name: str, folder: Path) -> Description:
 
 
 def _facts(config: Config, evaluations: Sequence[results.Evaluation]) -> list[tuple[str, object]]:
-    architecture = config.architecture
+    interface = config.interface
+    outputs = f"{interface.readout}, {counted(interface.outputs, 'output')}" if interface.outputs else "no head"
     return [
         ("model", config.name),
-        ("architecture", f"{architecture.cell}, {architecture.layers} x {architecture.units}"),
+        *cards.architecture(config.architecture, interface, outputs),
+        *([("classes", ", ".join(interface.classes))] if interface.classes else []),
         ("task", config.task),
         *(
             ("measured", f"{METRICS[e.metric].text(e.value)} on {counted(e.n, f'{e.split} example')}")

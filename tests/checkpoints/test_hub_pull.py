@@ -785,7 +785,7 @@ def test_an_address_is_shown_without_its_weights(here: Here, run: Run) -> None:
     assert (code, data["revision"], data["config"]["name"]) == (0, commit, NAME)
     assert data["measured"][0]["n"] == 10_000
     assert here.hub.asked(CDN, "GET") == []
-    assert "rnn, 1 x 8" in run("show", ADDRESS)[1]
+    assert re.search(r"layers +1\n *units +8\n *input +28 steps of 28\n", run("show", ADDRESS)[1])
     assert "not compared with a pin" in err
     here.hub.add(REPO, {"config.json": b"{}"})
     assert run("show", ADDRESS)[0] == 1

@@ -152,7 +152,7 @@ def test_what_needs_a_head_says_so(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="small has no head, and this analysis needs a loss"):
         sample(str(tmp_path), net.config)
     assert sample(str(tmp_path), net.config, examples=5, needs="data").x.shape[0] == 5
-    with pytest.raises(RequestError, match="gru-1x128-fsdd has no head to answer with"):
+    with pytest.raises(RequestError, match="gru-1x128 has no head to answer with"):
         Listener(load("gru-1x128-fsdd", device="cpu", classes=0))
     with pytest.raises(RequestError, match="predicts neither text nor music"):
         generate(load("gru-2x128-piano", device="cpu", classes=0))

@@ -211,9 +211,9 @@ def test_reset_head_keeps_the_body() -> None:
     net.reset_head(7)
     assert (net(x).shape, net.head.weight.dtype) == ((3, 7), torch.float64)
     assert old.interface.outputs == 4
-    assert net.config == old.model_copy(
-        update={"interface": old.interface.model_copy(update={"outputs": 7, "classes": ()})}
-    )
+    interface = old.interface.model_copy(update={"outputs": 7, "classes": ()})
+    assert (old.name, old.architecture.prefix) == ("small", "star-2x3")
+    assert net.config == old.model_copy(update={"name": "star-2x3", "interface": interface})
     same(weights(net, "layers."), body, 0)
     same(net.encode(x)[0], encoded, 0)
     builder.build(net.config, device="cpu", dtype=torch.float64).load_state_dict(net.state_dict())

@@ -166,7 +166,9 @@ class Network(PretrainedMixin):
         """Replace the head by a fresh one, for a number of outputs or for named classes. The other weights stay.
 
         With 0 the network has no head: it returns what `pooled` does. A head starts with Glorot weights, drawn from torch's
-        global generator, and zero bias. Raises RequestError for a negative number, and for an empty list of names.
+        global generator, and zero bias. The network is no longer the registry's model, so its name becomes that of its
+        architecture, such as gru-1x128; the task stays, for it says what the inputs are. Raises RequestError for a negative
+        number, and for an empty list of names.
         """
         config = with_classes(self.config, classes)
         head = _head(self.neck.width, config.interface.outputs, self.device, self.dtype)
@@ -204,7 +206,10 @@ class Network(PretrainedMixin):
 
 
 def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
-    """Return `config` with this number of outputs, or outputs of these names. Raises RequestError for invalid `classes`."""
+    """Return `config` with this number of outputs, or outputs of these names, and named after its architecture.
+
+    Raises RequestError for invalid `classes`.
+    """
     classes = plain(classes)
     named = isinstance(classes, Sequence) and not isinstance(classes, str)
     names, outputs = (tuple(classes), len(classes)) if named else ((), classes)  # type: ignore[arg-type]
@@ -216,7 +221,7 @@ def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
         interface = Interface(**{**config.interface.model_dump(), "outputs": outputs, "classes": names})
     except ValidationError as error:
         raise RequestError(f"A head cannot have {shown(outputs)} outputs: {faults(error)}") from error
-    return config.model_copy(update={"interface": interface})
+    return config.model_copy(update={"name": config.architecture.prefix, "interface": interface})
 
 
 def is_strided(x: Tensor) -> bool:

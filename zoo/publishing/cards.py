@@ -14,7 +14,7 @@ from ..checkpoints.results import Evaluation, Results, RuntimeEvaluation
 from ..registry import Entry, load_lock
 from ..registry.lock import Counts
 from ..registry.metrics import METRICS, TARGETS
-from ..registry.schema import Embedding, Paper, Reported
+from ..registry.schema import Architecture, Embedding, Paper, Reported, Shapes
 from ..utils import paths
 from ..utils.text import ahead_text, capitalised, counted, markdown
 from . import babi_stories, comparison
@@ -201,8 +201,15 @@ def _inputs_and_classes(entry: Entry) -> str:
 
 
 def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
-    spec, task = entry.model, entry.task
-    stacks = "one reads the story, one the question, one both outputs" if task.form == "question" else ""
+    return architecture(entry.model, entry.task, entry.task.output_text, count)
+
+
+def architecture(
+    spec: Architecture, shapes: Shapes, outputs: str, count: Counts | None = None
+) -> list[tuple[str, str]]:
+    """Return the facts of a network, (name, value) each. outputs: what it returns, in words. count: None leaves its size out."""
+    stacks = "one reads the story, one the question, one both outputs" if shapes.form == "question" else ""
+    per = "example" if shapes.readout == "none" else "sequence"
     rows = [
         ("cell", f"{spec.cell}, {cell_row(spec.cell).title}"),
         *((f"option {key}", str(value)) for key, value in spec.options.items()),
@@ -211,10 +218,10 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
         ("stacks", stacks),
         ("convolution", f"{spec.kernel} x {spec.kernel}" if spec.kernel else ""),
         ("directions", f"two, merged by {spec.bidirectional}" if spec.bidirectional else ""),
-        ("input", task.example_text),
+        ("input", shapes.example_text),
         ("embedding", _embedding_text(spec.embedding)),
-        ("standardised", f"mean {task.mean}, std {task.std}" if spec.standardize else ""),
-        ("readout", task.output_text),
+        ("standardised", f"mean {shapes.mean}, std {shapes.std}" if spec.standardize else ""),
+        ("readout", outputs),
         ("head", spec.head.text if spec.head else ""),
         *(
             (name.replace("_", " "), str(getattr(spec, name) or ""))
@@ -222,8 +229,8 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
         ),
         ("layer norm", "yes" if spec.layer_norm else ""),
         ("block", spec.block.text if spec.block else ""),
-        ("parameters", f"{count.parameters:,}"),
-        ("multiply-adds", f"{count.multiply_adds:,} per {'example' if task.readout == 'none' else 'sequence'}"),
+        ("parameters", f"{count.parameters:,}" if count else ""),
+        ("multiply-adds", f"{count.multiply_adds:,} per {per}" if count else ""),
         ("initialisation", spec.init.text(spec.cell)),
     ]
     return [(key, value) for key, value in rows if value]
