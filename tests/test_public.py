@@ -2,6 +2,8 @@
 
 import pickle
 import re
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from zoo import Network, build, examples, load, registry, spec
+from zoo.cells import CELLS
 from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
 from zoo.data.base import Split
 from zoo.errors import (
@@ -201,11 +204,12 @@ def snippets(page: Path) -> list[str]:
 
 
 def run_snippet(page: Path, index: int = 0, fewer: tuple[str, str] = ("", "")) -> dict[str, Any]:
-    """Run a piece of Python on a page, with `fewer` replaced in it; return its names."""
-    code, names = snippets(page)[index], {}
+    """Run a piece of Python on a page, with `fewer` replaced in it, as a module called snippet; return its names."""
+    code, module = snippets(page)[index], types.ModuleType("snippet")
     assert fewer[0] in code
-    exec(code.replace(*fewer) if fewer[0] else code, names)
-    return names
+    sys.modules["snippet"] = module
+    exec(code.replace(*fewer) if fewer[0] else code, vars(module))
+    return vars(module)
 
 
 def test_the_code_of_the_readme_and_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,9 +225,12 @@ def test_the_code_of_the_readme_and_of_the_guide_runs(tmp_path: Path, monkeypatc
     assert load("even-odd").classes == ("even", "odd")
     model = run_snippet(guide, index=2)["model"]
     assert (model.interface.outputs, model.tbptt_steps) == (3, 50)
+    monkeypatch.setitem(CELLS, "leaky", CELLS["rnn"])  # so that the row that the guide adds goes afterwards
     names = run_snippet(guide, index=3)
+    assert (names["logits"].shape, names["files"][0].path.name) == ((4, 3), "leaky-2x8.onnx")
+    names = run_snippet(guide, index=4)
     assert (names["logits"].shape, names["now"].shape) == ((1, 3), (1, 3))
-    assert len(snippets(guide)) == 4
+    assert len(snippets(guide)) == 5
 
 
 @pytest.mark.parametrize(
