@@ -22,6 +22,8 @@ SOURCES: dict[str, dict[str, Any]] = {
     "reported": {"linestyle": "--", "markerfacecolor": "white"},
     "measured": {"linestyle": "-"},
 }
+VARIANT = ":"
+"""The line through measured figures of a variant of a cell, such as lstm.bias-zero, which has the cell's colour."""
 COLLAPSED: dict[str, Any] = {"marker": "x", "color": "black", "markersize": 7, "linestyle": ""}
 MAX_BARS = 4
 """A plot that has curves also shows its panels of bars if they are at most this many."""
@@ -33,9 +35,9 @@ def against_depth(rows: Sequence[Row], path: Path) -> None:
     """Plot the metric against depth, and write the plot to `path`, whose suffix decides the format.
 
     Each table, task and width has a panel with a curve for each cell: dashed with hollow markers for reported figures,
-    solid with full markers for measured ones. Models of a single depth are drawn as bars, in panels of their own (see
-    MAX_BARS). Raises RequestError if `rows` is empty or matplotlib lacks the format, and MissingExtraError without
-    matplotlib.
+    solid with full markers for measured ones, dotted for those of a cell's variants. Models of a single depth are drawn as
+    bars, in panels of their own (see MAX_BARS). Raises RequestError if `rows` is empty or matplotlib lacks the format, and
+    MissingExtraError without matplotlib.
     """
     picture_format(path)
     import matplotlib
@@ -72,7 +74,11 @@ def _draw(rows: Sequence[Row]) -> "Figure":
         axis.remove()
     line = figure.axes[0].plot
     in_curves = {r.kind for p in panels if _has_curve(p) for r in p}  # bars have their cells beside them
-    handles = [line([], [], linestyle="", label=kind, **look)[0] for kind, look in looks.items() if kind in in_curves]
+    handles = [
+        line([], [], linestyle=VARIANT if "." in kind else "", label=kind, **look)[0]
+        for kind, look in looks.items()
+        if kind in in_curves
+    ]
     sources = {
         name: style for name, style in SOURCES.items() if any(getattr(r, name) is not None for p in panels for r in p)
     }
@@ -116,7 +122,8 @@ def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]])
                 if (y := getattr(r, field)) is not None and not (r.mixed and field == "measured")
             )
             if points:
-                axis.plot(*zip(*points, strict=True), **look, **style)
+                line = {"linestyle": VARIANT} if "." in kind and field == "measured" else {}
+                axis.plot(*zip(*points, strict=True), **(look | style | line))
         for r in of_kind:
             if r.mixed:
                 figures = _figures(r)
