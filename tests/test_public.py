@@ -280,6 +280,20 @@ def test_classes_are_named_by_the_task_or_by_the_head(network: Network, tmp_path
             saved.reset_head(bad)  # type: ignore[arg-type]
 
 
+def test_load_with_dropout_changes_training_only(tmp_path: Path) -> None:
+    name = "star-16x64-pmnist"
+    plain, x = load(name, device="cpu"), torch.rand(2, 5, 1)
+    network = load(name, device="cpu", dropout=0.5, recurrent_dropout=0.25)
+    assert torch.equal(network(x), plain(x))
+    assert not torch.equal(network.train()(x), plain(x))
+    network.save_pretrained(tmp_path)
+    spec = load(tmp_path).config.architecture
+    assert spec == plain.config.architecture.model_copy(update={"dropout": 0.5, "recurrent_dropout": 0.25})
+    assert load(name, device="cpu", pretrained=False, dropout=0.5).config.architecture.dropout == 0.5
+    with pytest.raises(RequestError, match=r"this dropout: dropout: must be less than 1\.0, not 1\.5"):
+        load(name, dropout=1.5)
+
+
 def test_load_with_classes_replaces_only_the_head(network: Network) -> None:
     for classes, names in ((3, ()), (["red", "green"], ("red", "green"))):
         for pretrained in (True, False):

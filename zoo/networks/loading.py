@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -10,7 +11,7 @@ from ..checkpoints.references import Reference
 from ..errors import RequestError
 from .base import resolve_dtype
 from .builder import build
-from .network import Network, with_classes
+from .network import Network, with_classes, with_dropout
 from .pretrained import assemble, load_weights, save
 from .quantize import check_quantize, quantized
 
@@ -20,7 +21,8 @@ __all__ = ["assemble", "load", "load_weights", "save"]
 def load(
     name_or_path: str | os.PathLike[str], *, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None,
     revision: str | None = None, pretrained: bool = True, seed: int = 0, allow_large: bool = False,
-    classes: int | Sequence[str] | None = None, quantize: str | None = None,
+    classes: int | Sequence[str] | None = None, dropout: float | None = None, recurrent_dropout: float | None = None,
+    quantize: str | None = None,
 ) -> Network:  # fmt: skip
     """Return a network with its published weights, in eval mode.
 
@@ -34,6 +36,7 @@ def load(
     allow_large: load networks of more than 200 million parameters too.
     classes: replace the head by a fresh one with this number of outputs or these class names, or remove it (0); see
     Network.reset_head.
+    dropout, recurrent_dropout: probabilities for fine-tuning, between layers and of a state's channels (default: the config's).
     quantize: "int8" to round the weights to the values that an int8 export stores; see zoo.networks.quantize.
 
     Loading onto a CPU turns on flush-to-zero, as `build` does. Raises UnknownNameError for an unknown name, RequestError for
@@ -46,13 +49,14 @@ def load(
     if not pretrained:
         if revision is not None:
             raise RequestError("The revision selects weights, but pretrained=False loads none. Leave out the revision.")
-        config = sources.read_config(Reference.parse(name_or_path))
+        config = with_dropout(sources.read_config(Reference.parse(name_or_path)), dropout, recurrent_dropout)
         config = config if classes is None else with_classes(config, classes)
         fresh = build(
             config, device=device, dtype=None if quantize else dtype, seed=seed, allow_large=allow_large
         ).eval()
         return fresh if quantize is None else quantized(fresh).to(fresh.device, target_dtype)
     resolved, stored = sources.resolve(Reference.parse(name_or_path, revision)), None if quantize else dtype
+    resolved = replace(resolved, config=with_dropout(resolved.config, dropout, recurrent_dropout))
     network: Network = assemble(resolved, device=device, dtype=stored, allow_large=allow_large)
     if quantize is not None:  # the weights are rounded as they are stored, then converted
         network = quantized(network).to(network.device, target_dtype)

@@ -19,7 +19,7 @@ from ..cells.projections import Projection
 from ..checkpoints.tokenizer import PADDING
 from ..errors import RequestError, faults, shown
 from ..registry import load_registry
-from ..registry.schema import Config, ConvHead, Interface
+from ..registry.schema import Architecture, Config, ConvHead, Interface
 from ..utils.arguments import plain
 from ..utils.shapes import unsqueeze_to
 from .pretrained import PretrainedMixin
@@ -222,6 +222,17 @@ def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
     except ValidationError as error:
         raise RequestError(f"A head cannot have {shown(outputs)} outputs: {faults(error)}") from error
     return config.model_copy(update={"name": config.architecture.prefix, "interface": interface})
+
+
+def with_dropout(config: Config, dropout: float | None, recurrent_dropout: float | None) -> Config:
+    """Return `config` with these probabilities; None keeps one. Raises RequestError for those that the network cannot have."""
+    given = {"dropout": dropout, "recurrent_dropout": recurrent_dropout}
+    rates = {name: plain(rate) for name, rate in given.items() if rate is not None}
+    try:
+        architecture = Architecture(**{**config.architecture.model_dump(), **rates})
+        return config.model_copy(update={"architecture": architecture})
+    except ValidationError as error:
+        raise RequestError(f"{config.name} cannot have this dropout: {faults(error)}") from error
 
 
 def is_strided(x: Tensor) -> bool:

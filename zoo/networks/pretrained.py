@@ -142,8 +142,8 @@ class PretrainedMixin(ConfiguredModule):
         """Return a network with weights, in eval mode: of the registry, of a folder, or of a repository (org/name) on the Hub.
 
         The config decides the class of the network; a subclass of that class gives networks of its own class. Arguments and
-        errors are those of `zoo.load`, but org/name needs no hf://, and there is no `quantize`, `pretrained` or `seed`. No tensor
-        may be missing or unexpected, and nothing is unpickled.
+        errors are those of `zoo.load`, but org/name needs no hf://, and the other arguments of `load` do not exist here. No
+        tensor may be missing or unexpected, and nothing is unpickled.
         Raises RequestError if the config's network is not a `cls`.
         """
         reference = Reference.parse(name_or_path, revision, bare_repo=True)
