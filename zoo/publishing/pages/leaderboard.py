@@ -12,6 +12,8 @@ from ...utils.text import capitalised, counted, markdown, significant
 PAGE = ("docs", "leaderboard.md")
 FEWEST = 8
 """The least number of cells that the tasks compared with one another have in common."""
+MOST = 0.75
+"""The share of all cells that the tasks of the wider table have in common at least."""
 NAMED = 12
 """At most so many cells that a task lacks are named."""
 
@@ -39,16 +41,22 @@ def page() -> str:
     header = ("#", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs per step")
     placed = leaderboard.ranked()
     ranked = {task: [row for _, row in of_task] for task, of_task in placed.items()}
-    common = comparable(ranked)
-    if (shared := over_tasks(common)) is not None:
-        missing = [f"`{t}` ({len(ranked.get(t, ()))})" for t in settings.tasks if t not in common]
-        gap = f" Tasks on which too few cells were measured are left out: {', '.join(missing)}." if missing else ""
-        text = (
-            "The rank of each cell among those that were measured on all of these tasks. Cells that are no better than chance "
-            f"share one rank, after all others but those that diverged.{gap}"
-        )
-        parts += ["## Over the tasks", text, shared]
     every = {row.cell for rows in ranked.values() for row in rows}
+    common, wide = comparable(ranked), comparable(ranked, fewest=int(MOST * len(every)))
+    tables = (
+        {"## Most cells": wide, "## Most tasks": common}
+        if wide.keys() < common.keys()
+        else {"## Over the tasks": common}
+    )
+    for title, chosen in tables.items():
+        if (shared := over_tasks(chosen)) is not None:
+            missing = [f"`{t}` ({len(ranked.get(t, ()))})" for t in settings.tasks if t not in chosen]
+            gap = f" Tasks on which too few cells were measured are left out: {', '.join(missing)}." if missing else ""
+            text = (
+                "The rank of each cell among those that were measured on all of these tasks. Cells that are no better than chance "
+                f"share one rank, after all others but those that diverged. Neighbours may differ by less than their spread.{gap}"
+            )
+            parts += [title, text, shared]
     for task, rows in ranked.items():
         table = [(str(place), *_cells(row)) for place, row in placed[task]]
         title = tasks[task].title
