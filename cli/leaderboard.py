@@ -14,6 +14,7 @@ from .output import columns, emit, say
 def leaderboard(
     task: Annotated[str | None, Option(help="Only this task.")] = None,
     cell: Annotated[str | None, Option(help="Only this cell, with its rank on each task.")] = None,
+    top: Annotated[int | None, Option(min=1, metavar="N", help="Only places 1 to N of each task.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Rank the cells that were trained by one protocol: equal parameters, updates, optimizer, seeds and splits."""
@@ -22,7 +23,11 @@ def leaderboard(
         if asked is not None:
             known = dict.fromkeys(getattr(row, kind) for _, row in placed)
             check_name(f"ranked {kind}", asked, known, "docs/leaderboard.md says what is left out.")
-    shown = [(place, row) for place, row in placed if task in (None, row.task) and cell in (None, row.cell)]
+    shown = [
+        (place, row)
+        for place, row in placed
+        if task in (None, row.task) and cell in (None, row.cell) and (top is None or place <= top)
+    ]
     header = (
         "TASK", "#", "CELL", "UNITS", "PARAMETERS", "METRIC", "FIGURE", "RATE", "UPDATES", "SECONDS", "µs PER STEP",
     )  # fmt: skip
@@ -35,6 +40,6 @@ def leaderboard(
     ]  # fmt: skip
     emit([{"place": place, **row.model_dump(mode="json")} for place, row in shown], as_json, columns(header, table))
     if placed and not shown:
-        say(f"{cell} has not been measured on {task} yet.")
+        say(f"{cell} is not among places 1 to {top}." if top else f"{cell} has not been measured on {task} yet.")
     if not placed:
         say("No cell has been measured yet. To measure, run in a checkout: python -m benchmarks.leaderboard")

@@ -187,6 +187,10 @@ def test_rows_are_ranked_stored_and_shown(small_zoo: Callable[..., Path], run: R
         ("parity", 1, "rnn"),
     ]
     assert run("leaderboard", "--cell", "gru")[1].splitlines()[1].split()[:3] == ["mnist-rows", "1", "gru"]
+    first = json.loads(run("leaderboard", "--top", "1", "--json")[1])
+    assert [(row["task"], row["cell"]) for row in first] == [("mnist-rows", "gru"), ("parity", "rnn")]
+    assert "lstm is not among places 1 to 1." in run("leaderboard", "--cell", "lstm", "--top", "1")[2]
+    assert run("leaderboard", "--top", "0")[0] == 2
     assert run("leaderboard", "--cell", "star")[0] == 2
     code, _, err = run("leaderboard", "--task", "mnist-row")
     assert (code, "Did you mean mnist-rows?" in err) == (2, True)
