@@ -237,7 +237,8 @@ def show(name: Address, timeout: Timeout = None, as_json: AsJson = False) -> Non
     except UnknownNameError:
         if name in registry.load_registry().all_tasks:
             raise RequestError(f"{name} is a task: rnnzoo list --task {name}") from None
-        raise registry.unknown_model(name, more=CELLS) from None
+        hint = "`rnnzoo list` shows every model, `rnnzoo list --cells` every cell."
+        raise UnknownNameError("model or cell", name, [*registry.summaries(), *CELLS], hint) from None
     data, text = describe(reference, timeout)
     emit(data, as_json, text)
     if reference.repo is not None:
@@ -281,7 +282,11 @@ def compare(
         say(f"Wrote {plot}")
     if not (patterns or cell or measured or runs):
         rows += literature.rows(task, paper)
-    if not rows:
+    if not rows and runs is not None:
+        say(
+            f"Nothing to compare: no run in {runs} that fits has a recorded figure. To record one: rnnzoo eval {runs}/RUN --record"
+        )
+    elif not rows:
         say(
             f"Nothing to compare: no model that matches {pattern!r} and the options has a reported or measured figure. Write a "
             "model's whole name, with its task, or a pattern such as 'lstm-*'; `rnnzoo list` shows every model."

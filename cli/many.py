@@ -69,10 +69,11 @@ def train(
         )
     if resources.gpus and resources.ray is None:
         raise RequestError("--gpus-per-job needs --ray: without --ray, every job runs on the same --device.")
-    threads = resources.threads or (1 if resources.ray else max(1, _cores() // (resources.jobs or 1)))
+    each_seed: list[dict[str, Any]] = [{"seed": seed} for seed in seeds] or [{}]
+    at_once = min(resources.jobs or 1, len(names) * len(each_seed))
+    threads = resources.threads or (1 if resources.ray else max(1, _cores() // at_once))
     environment = {key: os.path.abspath(os.environ[key]) for key in INHERITED_VARIABLES if os.environ.get(key)}
     environment["OMP_NUM_THREADS"] = str(threads)
-    each_seed: list[dict[str, Any]] = [{"seed": seed} for seed in seeds] or [{}]
     states: dict[str, jobs.JobState] = {}
     pending, runs = [], []
     for name, of_run in product(names, each_seed):

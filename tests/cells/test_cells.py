@@ -1,5 +1,6 @@
 """Every cell against its equations (tests/reference.py), against torch's own layers, and under torch's transforms."""
 
+import copy
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
@@ -258,6 +259,18 @@ def test_other_precisions_keep_their_type_and_value(
     assert {t.dtype for t in (logits, outputs, *flatten(state)) if all(t is not c for c in float32_states)} == {dtype}
     assert all(c.dtype == torch.promote_types(dtype, torch.float32) for c in float32_states)
     same(logits.double(), wide(x), tolerance)
+
+
+@each_case
+def test_a_state_of_another_precision_is_taken(case: str) -> None:
+    """Of a float32 network by one in float64, which then has no state in float32."""
+    spec = {"zoneout": 0.1} if can(case, "zoneout") else {}
+    wide, x = network(case, **spec), normal(3, 4, 2)
+    narrow = copy.deepcopy(wide).float()
+    _, state = narrow.encode(x.float())
+    states = flatten(wide.encode(x, state)[1])
+    assert {t.dtype for t in states} == {torch.float64}
+    same([s.float() for s in states], flatten(narrow.encode(torch.cat([x, x], 1).float())[1]), 1e-4)
 
 
 @pytest.mark.parametrize("kernel", [None, 3], ids=["dense", "conv"])

@@ -91,7 +91,8 @@ def test_show(run: Run) -> None:
 def test_an_unknown_name_gets_near_matches_and_exit_code_2(run: Run, verb: str) -> None:
     code, out, err = run(verb, "star-16x64-pmnst")
     assert (code, out) == (2, "")
-    assert err.startswith("rnnzoo: No model is called 'star-16x64-pmnst'. Did you mean star-16x64-pmnist")
+    kind = "model or cell" if verb == "show" else "model"
+    assert err.startswith(f"rnnzoo: No {kind} is called 'star-16x64-pmnst'. Did you mean star-16x64-pmnist")
     assert "Traceback" not in err
 
 
@@ -185,7 +186,7 @@ def test_verbs_work_with_stdout_and_stderr_closed() -> None:
 
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["rnnzoo", "--debug", "show", "nothing"])
-    with pytest.raises(KeyError, match="No model is called 'nothing'"):
+    with pytest.raises(KeyError, match="No model or cell is called 'nothing'"):
         cli.main()
 
 

@@ -81,6 +81,8 @@ def test_an_answer_is_to_one_example_and_to_its_last_step() -> None:
     tokens, lengths = network.tokenizer("To be")
     padded = torch.cat([tokens, torch.zeros_like(tokens)], 1)
     assert answer(network, padded, lengths) == answer(network, tokens, lengths)
+    half = load("gru-1x128-mnist-rows", device="cpu", dtype="bfloat16")
+    assert len(answer(half, torch.zeros(1, 28, 28)).names) == 5
     with pytest.raises(RequestError, match="to one example"):
         answer(network, torch.cat([tokens, tokens]))
     network.head = torch.nn.Linear(256, 3)

@@ -100,6 +100,15 @@ def test_a_cell_runs_in_c(case: str, tmp_path: Path) -> None:
     assert written.checked.difference < 2e-6
 
 
+@pytest.mark.parametrize("quantize", [None, "int8"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_network_in_half_precision_is_exported_in_float32(
+    dtype: torch.dtype, quantize: str | None, tmp_path: Path
+) -> None:
+    """Neither a matrix that is computed nor an integer times a scale is a number in half precision."""
+    assert one(small("exprnn").to(dtype), "c", tmp_path, quantize).checked.difference < 1e-5
+
+
 @each("cell", CELLS)
 def test_every_equation_has_a_form_in_c(cell: str) -> None:
     assert "small_step" in header(frozen(small(cell)).float(), {}, False).text

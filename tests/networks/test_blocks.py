@@ -158,7 +158,7 @@ def test_a_griffin_block_is_its_equations():
         return value @ projection.weight.T + projection.bias
 
     def rms(norm, value):
-        return value / (value.square().mean(-1, keepdim=True) + torch.finfo(value.dtype).eps).sqrt() * norm.norm.weight
+        return value / (value.square().mean(-1, keepdim=True) + 1.1920929e-07).sqrt() * norm.norm.weight
 
     residual = linear(block.enter, x)
     read = rms(block.norm, residual)
@@ -179,6 +179,12 @@ def test_truncation_cuts_the_convolution_too():
     net(x)[0].sum().backward()
     assert x.grad[0, :8].abs().max() == 0  # the last part is step 8 alone
     assert x.grad[0, 8].abs().max() > 0
+
+
+def test_small_inputs_of_an_rms_norm_have_one_value_in_every_precision():
+    net = network("gru", "griffin")
+    x = 1e-4 * sample(net)
+    close(net(x).double(), copy.deepcopy(net).double()(x.double()))
 
 
 def test_batch_norm_counts_valid_steps_only():

@@ -1,6 +1,7 @@
 """`rnnzoo init`: a zoo of one's own that works at once, and releases into it."""
 
 import json
+import re
 import statistics
 import sys
 from collections.abc import Callable
@@ -61,12 +62,9 @@ def test_the_data_of_the_page_on_training_can_be_added(
     code, entries = (section.partition(f"```{kind}\n")[2].partition("```")[0] for kind in ("python", "yaml"))
     (new_zoo / "series.py").write_text(code, encoding="utf-8")
     file = new_zoo / "registry.yaml"
-    datasets, _, tasks = entries.partition("tasks:\n")
-    text = file.read_text(encoding="utf-8").replace("datasets:\n", datasets).replace("\ntasks:\n", f"\ntasks:\n{tasks}")
-    text = text.replace(
-        "    models:  #",
-        "    models:\n      gru-1x32-series: {cell: gru, layers: 1, units: 32, task: series, recipe: quick}  #",
-    )
+    text = file.read_text(encoding="utf-8")
+    for section in re.findall(r"^\w+:\n(?: .*\n)+", entries, re.MULTILINE):
+        text = re.sub(rf"^{section.partition(chr(10))[0]}\n", section, text, flags=re.MULTILINE)
     file.write_text(text, encoding="utf-8")
     clear_caches()
     random = numpy.random.default_rng(0)

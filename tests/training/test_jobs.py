@@ -426,6 +426,7 @@ def test_a_log_with_the_command_alone_has_no_last_line(tmp_path: Path) -> None:
     for text, line in (
         ("$ rnnzoo train a\n", ""),
         ("$ rnnzoo train a\ntrain a: 1/2\n\n", "1/2"),
+        ("train model-of-seed-0: 1/2\nNext: rnnzoo eval a --record", "1/2"),
         ("rnnzoo: No.", "No."),
     ):
         job.log.write_text(text)

@@ -88,9 +88,11 @@ class Cell(nn.Module):
 def matched(cell: Cell, state: State, dtype: torch.dtype) -> State:
     """Return the cell's states cast to `dtype`, the dtype of the step's prepared input, which autocast may have lowered.
 
-    The states named in `cell.float32_states` are not cast.
+    The states named in `cell.float32_states` are cast to float32 at least.
     """
-    return tuple(s if name in cell.float32_states else s.to(dtype) for name, s in zip(cell.states, state, strict=True))
+    wide = torch.promote_types(dtype, torch.float32)
+    pairs = zip(cell.states, state, strict=True)
+    return tuple(s.to(wide if name in cell.float32_states else dtype) for name, s in pairs)
 
 
 class LastApart(Cell):

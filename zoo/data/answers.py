@@ -45,7 +45,8 @@ def answer(network: Network, x: Tensor, lengths: Tensor | None = None, top: int 
         raise RequestError(
             f"An answer is to one example, (1, time, ...); got {len(x)}. Pass x[i : i + 1], and so of lengths."
         )
-    logits = network(x.to(network.device), lengths).float().cpu()[0]
+    x = x.to(network.device, network.dtype if x.is_floating_point() else x.dtype)
+    logits = network(x, lengths).float().cpu()[0]
     if not network.interface.outputs:
         raise no_head(network)
     if logits.shape[-1] != network.interface.outputs:

@@ -5,6 +5,8 @@ so for the readout "last" the top block runs on the last step only.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +19,8 @@ from ..registry.schema.blocks import BlockSpec
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu, "relu": F.relu, "sigmoid": torch.sigmoid, "silu": F.silu,
 }  # fmt: skip
+EPSILON = torch.finfo(torch.float32).eps
+"""What RMS norm adds to the mean square, in every dtype."""
 
 
 class BatchNorm(nn.Module):
@@ -48,7 +52,10 @@ class Norm(nn.Module):
 
     def __init__(self, kind: str, channels: int, axis: int):
         super().__init__()
-        self.norm = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "batch": BatchNorm}[kind](channels)
+        # torch's default is the epsilon of each dtype, so that small inputs would give other values in float64
+        rms = partial(nn.RMSNorm, eps=EPSILON)
+        kinds: dict[str, Callable[[int], Any]] = {"layer": nn.LayerNorm, "rms": rms, "batch": BatchNorm}
+        self.norm = kinds[kind](channels)
         self.kind, self.axis = kind, axis
 
     def forward(

@@ -16,13 +16,14 @@ def frozen(network: Network) -> Network:
     """Return a copy of a network on the CPU, in eval mode and without gradients, whose linear maps have plain matrices.
 
     Each parametrized matrix is computed in float64 and stored as the weight. A projection that is a product of rotations or
-    Fourier transforms becomes a Dense. Raises RequestError for a network on the meta device.
+    Fourier transforms becomes a Dense. The copy of a network in float16 or bfloat16, which could not hold these matrices, is
+    in float32. Raises RequestError for a network on the meta device.
     """
     if network.device.type == "meta":
         raise RequestError(
             f"{network.config.name} is on the meta device, where it has no weights. Load it onto another."
         )
-    dtype = network.dtype
+    dtype = torch.promote_types(network.dtype, torch.float32)
     copied = copy.deepcopy(network).to("cpu", torch.float64).eval().requires_grad_(False)
     for direction in [module for module in copied.modules() if isinstance(module, Direction)]:
         plain = {

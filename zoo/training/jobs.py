@@ -11,6 +11,7 @@ on a disk that all machines share, and every machine needs the same version of r
 import ctypes
 import logging
 import os
+import re
 import shlex
 import signal
 import socket
@@ -267,7 +268,7 @@ def run(
 
 
 def last_line(job: TrainingJob) -> str:
-    """Return the last line of a job's log, without the prefix `train NAME: ` or `rnnzoo: `.
+    """Return the last line of a job's log but advice, without the prefix `train NAME: ` or `rnnzoo: `.
 
     It is "" if the job has written none or the log cannot be read.
     """
@@ -277,8 +278,8 @@ def last_line(job: TrainingJob) -> str:
             lines = file.read().decode(errors="replace").splitlines()
     except OSError:
         return ""
-    line = next((line for line in reversed(lines) if line.strip()), "")
-    return "" if line.startswith("$ ") else line.removeprefix(f"train {job.name}: ").removeprefix("rnnzoo: ")
+    line = next((line for line in reversed(lines) if line.strip() and not line.startswith("Next: ")), "")
+    return "" if line.startswith("$ ") else re.sub(r"^(train \S+|rnnzoo): ", "", line)
 
 
 def stored_training(folder: Path) -> results.Training | None:

@@ -145,7 +145,9 @@ def require_same(folder: Path, current: Mapping[str, Any], stored: Mapping[str, 
     """Raise RequestError unless the run in `folder` was started with the settings `current`. stored: those of its state."""
     if setting := changed_setting(current, stored):
         started = difference(setting, current, stored)
-        raise RequestError(f"{folder} has a run that was started with {started}. Choose another --out.")
+        raise RequestError(
+            f"{folder} has a run that was started with {started}. Choose another --out, or repeat the command that began it."
+        )
 
 
 def changed_setting(current: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
