@@ -11,7 +11,8 @@ import numpy
 import pytest
 from small import clear_caches
 
-from zoo import registry
+from zoo import build, load, registry
+from zoo.cells import CELLS, FEEDFORWARD, own
 from zoo.checkpoints import results
 from zoo.networks import golden
 from zoo.publishing import lattices, package
@@ -61,12 +62,7 @@ def test_the_data_of_the_page_on_training_can_be_added(
     section = page.partition("## Data of your own")[2]
     code, entries = (section.partition(f"```{kind}\n")[2].partition("```")[0] for kind in ("python", "yaml"))
     (new_zoo / "series.py").write_text(code, encoding="utf-8")
-    file = new_zoo / "registry.yaml"
-    text = file.read_text(encoding="utf-8")
-    for section in re.findall(r"^\w+:\n(?: .*\n)+", entries, re.MULTILINE):
-        text = re.sub(rf"^{section.partition(chr(10))[0]}\n", section, text, flags=re.MULTILINE)
-    file.write_text(text, encoding="utf-8")
-    clear_caches()
+    add(entries, new_zoo)
     random = numpy.random.default_rng(0)
     arrays = {}
     for name, n in (("train", 300), ("validation", 60), ("test", 60)):
@@ -85,6 +81,67 @@ def test_the_data_of_the_page_on_training_can_be_added(
     answer = json.loads(run("predict", "run", str(tmp_path / "wrist.csv"), "--device", "cpu", "--json")[1])
     assert answer["classes"][0]["class"] == ("walking", "running", "resting")[arrays["y_test"][0]]
     sys.modules.pop("series", None)
+
+
+def test_the_cell_of_the_page_on_training_can_be_added(
+    new_zoo: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    section, name = page.partition("## A cell of your own")[2], "leaky-1x32-waves"
+    code, entries = (section.partition(f"```{kind}\n")[2].partition("```")[0] for kind in ("python", "yaml"))
+    (new_zoo / "leaky.py").write_text(code, encoding="utf-8")
+    add(entries, new_zoo)
+    assert "leaky network" in run("list", "--cells", "leaky")[1]
+    assert "h_t = a h_{t-1}" in run("show", "leaky")[1]
+    assert run("train", name, "--out", "run", "--device", "cpu")[0] == 0
+    assert json.loads(run("eval", "run", "--record", "--device", "cpu", "--json")[1])["value"] > 0.8
+    assert run("release", "run")[0] == 0
+    assert run("verify", name)[0] == 0
+    assert run("export", "run", "--format", "pt2")[0] == 0
+    clear_caches()  # as in a new process, which has not read the registry when it reads the checkpoint
+    own.declare({})
+    assert load("run").config.architecture.options == {"leak": 0.9}
+    assert build("bileaky-2x4", inputs=3, outputs=2).layers[0].forward_direction.cell.leak == 0.5
+    monkeypatch.setattr(paths, "ROOT", paths.PACKAGED_ROOT)
+    clear_caches()
+    assert len(registry.list_cells()) == len(CELLS) + len(FEEDFORWARD)
+    assert "leaky" not in CELLS
+    sys.modules.pop("leaky", None)
+
+
+@pytest.mark.parametrize(("old", "new", "words"), [
+    ("path: leaky:Leaky", "path: nowhere:Leaky", "cell nowhere:Leaky cannot be imported .No module named 'nowhere'.. Correct `path`"),
+    ("path: leaky:Leaky", "path: waves:Waves", "cell waves:Waves is not a subclass of zoo.cells.base.Cell"),
+    ("path: leaky:Leaky", "path: leaky", r":\d+:\d+: cells.leaky.path: must have the form"),
+    ("high: 1", "high: 0.5", "option 'leak' is 0.9; it must be a finite number from 0 to 0.5"),
+    ("{leak: {low: 0, high: 1}}", "{leak: {}, gain: [a, b]}", "cell leaky:Leaky has no argument 'gain'"),
+    ("options: {leak:", "properties: [nice], options: {leak:", r"cells.leaky: nice: not among the properties"),
+    ("paper: mine", "paper: yours", r"cells.leaky.paper: No paper is called 'yours'"),
+    ("leaky: {path", "rnn: {path: leaky:Leaky, title: t, paper: mine}\n  leaky: {path", "cells.rnn: there is a cell called 'rnn' already"),
+])  # fmt: skip
+def test_a_faulty_cell_is_refused(new_zoo: Path, run: Run, old: str, new: str, words: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    section = page.partition("## A cell of your own")[2]
+    code, entries = (section.partition(f"```{kind}\n")[2].partition("```")[0] for kind in ("python", "yaml"))
+    (new_zoo / "leaky.py").write_text(code, encoding="utf-8")
+    assert old in entries
+    add(entries.replace(old, new), new_zoo)
+    sys.modules.pop("leaky", None)
+    code_, _, err = run("train", "leaky-1x32-waves", "--out", str(new_zoo / "run"), "--device", "cpu")
+    assert (code_, "Traceback" in err) == (2, False)
+    assert re.search(words, err)
+
+
+def add(entries: str, folder: Path) -> None:
+    """Add sections of YAML to a zoo's registry.yaml, below the sections of these names that it has."""
+    file = folder / "registry.yaml"
+    text = file.read_text(encoding="utf-8")
+    for section in re.findall(r"^\w+:\n(?: .*\n)+", entries, re.MULTILINE):
+        text, found = re.subn(rf"^{section.partition(chr(10))[0]}( {{}}.*)?\n", section, text, flags=re.MULTILINE)
+        assert found == 1
+    file.write_text(text, encoding="utf-8")
+    clear_caches()
 
 
 def test_a_new_zoo_trains_releases_verifies_and_can_be_pushed(

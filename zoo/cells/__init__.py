@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ..utils import import_object
 from ..utils.arguments import check_name
-from .rows import CellRow, Number
+from .rows import CellRow, Number, own_class
 
 if TYPE_CHECKING:
     from .base import Cell
@@ -334,12 +334,13 @@ ROWS = ChainMap(CELLS, FEEDFORWARD)  # a row that a user adds to CELLS is in it 
 
 def cell_row(name: str) -> CellRow:
     """Return the row of `name` in CELLS or FEEDFORWARD. Raise UnknownNameError, with near matches, if there is none."""
-    hint = "`rnnzoo list --cells` shows every cell; in Python, one of your own needs a row in zoo.cells.CELLS."
+    hint = "`rnnzoo list --cells` shows every cell. One of your own needs an entry in `cells` of registry.yaml."
     check_name("cell", name, ROWS, hint)
     return ROWS[name]
 
 
 def cell_class(name: str) -> "type[Cell]":
     """Import and return the class of the cell `name`. Raise UnknownNameError if there is none."""
-    cls: type[Cell] = import_object(cell_row(name).path, __name__)
+    row = cell_row(name)
+    cls: type[Cell] = own_class(row) if ":" in row.path else import_object(row.path, __name__)
     return cls

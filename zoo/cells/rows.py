@@ -1,6 +1,14 @@
 """What a row of CELLS says of a cell. Needs no torch."""
 
+import inspect
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..errors import RegistryError
+from ..utils.own import import_own
+
+if TYPE_CHECKING:
+    from .base import Cell
 
 
 @dataclass(frozen=True)
@@ -50,3 +58,18 @@ class CellRow:
     def gate_bias(self) -> bool:
         """Whether a specification's gate bias changes anything."""
         return self.memory_gates and "gated" in self.properties
+
+
+def own_class(row: CellRow) -> "type[Cell]":
+    """Import and return the class of a row whose path is `module:Class`.
+
+    Raises RegistryError if it cannot be imported, is not a subclass of Cell, or does not take an option of the row.
+    """
+    from .base import Cell
+
+    cls: type[Cell] = import_own(row.path, "cell", "path", Cell, RegistryError)
+    taken = inspect.signature(cls).parameters
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in taken.values())
+    if not takes_all and (unknown := row.options.keys() - taken.keys()):
+        raise RegistryError(f"The cell {row.path} has no argument {min(unknown)!r}, which is among its options.")
+    return cls

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ..errors import CheckpointError
+from ..registry import load_registry
 from ..registry.schema import Config
 from . import strict_json
 
@@ -14,6 +15,7 @@ MAX_VOCABULARY_BYTES = 10_000_000
 
 def read(path: Path) -> Config:
     """Return the content of a config.json. Raises CheckpointError if the file is missing or invalid."""
+    load_registry()  # a config may name a cell that it declares
     try:
         return strict_json.read(path, Config, MAX_BYTES)
     except CheckpointError as error:

@@ -1,13 +1,13 @@
 """The data of tasks: one module per dataset family, and the examples of a model or a task."""
 
-import sys
 from typing import get_args
 
 from .. import registry
-from ..errors import DataError, first_line
+from ..errors import DataError
 from ..registry.schema import TASKS, Config, Dataset, Task
-from ..utils import import_object, paths
+from ..utils import import_object
 from ..utils.arguments import check_name, text_of
+from ..utils.own import import_own
 from .base import Split, SplitName, TaskData
 from .originals import Recording, read_verified
 
@@ -18,23 +18,10 @@ def task_data(task: Task, dataset: Dataset | None = None) -> TaskData:
     `task.family` is a key of TASKS or "module:Class", whose module may be in the zoo's folder: that folder is appended to
     sys.path. Raises DataError if the class cannot be imported, and RequestError if it does not have the task's layout.
     """
-    if ":" in task.family and str(paths.ROOT) not in sys.path:
-        sys.path.append(str(paths.ROOT))
-    try:
-        family: type[TaskData] = import_object(TASKS.get(task.family, task.family), __name__)
-    except (ImportError, AttributeError) as error:
-        if task.family in TASKS:
-            raise
-        module = task.family.partition(":")[0]
-        its_own = not isinstance(error, ModuleNotFoundError) or f"{module}.".startswith(f"{error.name}.")
-        fix = (
-            "Correct `family` in registry.yaml, or install its module."
-            if its_own
-            else "Install what its module imports."
-        )
-        raise DataError(f"The task family {task.family} cannot be imported ({first_line(error)}). {fix}") from error
-    if not (isinstance(family, type) and issubclass(family, TaskData)):
-        raise DataError(f"The task family {task.family} is not a subclass of zoo.data.base.TaskData, which it must be.")
+    if task.family in TASKS:
+        family: type[TaskData] = import_object(TASKS[task.family], __name__)
+    else:
+        family = import_own(task.family, "task family", "family", TaskData, DataError)
     return family(task, dataset or registry.load_registry().datasets[task.dataset])
 
 

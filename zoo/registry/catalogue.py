@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ..cells import cell_row
+from ..cells import cell_row, own
 from ..cells.properties import cells_with
 from ..errors import CheckpointError, RequestError, UnknownNameError, faults, shown
 from ..utils import paths
@@ -66,6 +66,7 @@ class Entry:
 def load_registry() -> Registry:
     """Return the registry of the zoo in use, with the digests of datasets from the lock."""
     registry, digests = reader.read(paths.path("registry.yaml")), lock.load_lock().datasets
+    own.declare({name: cell.row for name, cell in registry.cells.items()})
     datasets = {k: d.model_copy(update={"sha256": digests.get(k, {})}) for k, d in registry.datasets.items()}
     return registry.model_copy(update={"datasets": datasets})
 
@@ -157,6 +158,7 @@ def list_cells(
     another word. pretrained: only cells of which some model has (True), or none has (False), published weights.
     """
     pretrained = flag_of("pretrained", pretrained)
+    load_registry()  # whose own cells are rows of CELLS from then on
     with_weights = {model.cell for model in summaries().values() if model.pretrained}
     cells = matching(sorted(cells_with(*texts_of("A property", properties))), pattern, exclude)
     return [name for name in cells if pretrained in (None, name in with_weights)]

@@ -6,18 +6,21 @@ references to tasks, recipes, papers and datasets that do not exist.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from ..cells import cell_row
+from ..cells import cell_row, own
+from ..cells.rows import CellRow
 from ..errors import RegistryError, UnknownNameError
 from ..utils import files, paths
 from . import yaml
 from .metrics import TARGETS, Metric
 from .schema import TASKS, Model, Paper, Registry, Task
+from .schema.cells import OwnCell
 from .schema.faults import Fault, all_faults
 
 MAX_BYTES = 1_000_000
@@ -57,11 +60,14 @@ def read(path: Path) -> Registry:
     parts = [_File(path, _parse(path))]
     if sources(path).exists():
         parts.append(_File(sources(path), _parse(sources(path))))
+    sections = _merged(parts)
+    own.declare(_own_cells(sections))  # which the models of the file may name
     try:
-        registry = Registry.model_validate(_merged(parts))
+        registry = Registry.model_validate(sections)
     except ValidationError as error:
         raise _refusal(parts, all_faults(error)) from error
     cited = {cell_row(row.value.cell).paper for row in registry.declared if row.kind == "model"}
+    cited |= {cell.paper for cell in registry.cells.values()}
     if missing := cited - registry.papers.keys():
         registry = registry.model_copy(update={"papers": {**_packaged_papers(missing), **registry.papers}})
     if faults := list(dict.fromkeys(_reference_faults(registry))):
@@ -80,6 +86,16 @@ def _merged(parts: Sequence[_File]) -> dict[str, Any]:
             raise RegistryError(f"{part.where((section,))}: {section}: also in {parts[0].path.name}; keep one of them.")
         sections |= part.document.content
     return sections
+
+
+def _own_cells(sections: Mapping[str, Any]) -> dict[str, CellRow]:
+    """Return the rows of the cells that a registry declares: those that are valid and whose names are not taken."""
+    declared = sections.get("cells")
+    rows = {}
+    for name, fields in declared.items() if isinstance(declared, dict) else ():
+        with suppress(ValidationError):  # Registry reports it
+            rows[name] = OwnCell.model_validate(fields).row
+    return {name: row for name, row in rows.items() if not own.is_taken(name)}
 
 
 def _parse(path: Path) -> yaml.Document:
@@ -120,6 +136,10 @@ def _refusal(parts: Sequence[_File], faults: Sequence[Fault]) -> RegistryError:
 
 def _reference_faults(registry: Registry) -> Iterator[Fault]:
     """Yield a fault for each name declared twice, name of a model other than the derived one, and reference to nothing."""
+    for name, cell in registry.cells.items():
+        if own.is_taken(name):
+            yield ("cells", name), f"there is a cell called {name!r} already; choose another name"
+        yield from _reference(("cells", name, "paper"), registry.papers, "paper", cell.paper)
     seen: set[tuple[str, str]] = set()
     for row in registry.declared:
         place, value = row.location, row.value

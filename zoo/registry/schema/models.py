@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from .base import Commit, Count, Key, Layers, Percent, Positive, Rate, Repo, Seq, Sha256, Some, Spec, Text, fraction
 from .blocks import BlockSpec
+from .cells import CellName, OwnCell
 from .data import Dataset, Paper, Task
 from .faults import all_faults, refusal
 from .literature import LiteratureTable
@@ -258,6 +259,7 @@ class Registry(Spec):
 
     papers: dict[Key, Paper]
     datasets: dict[Key, Dataset]
+    cells: dict[CellName, OwnCell] = {}
     tasks: dict[Key, Task] = {}
     task_grids: dict[Key, TaskGrid] = {}
     literature: Seq[LiteratureTable] = ()
