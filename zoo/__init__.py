@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .data.generation import generate as generate
     from .exports.writing import export as export
     from .networks.builder import build as build
+    from .networks.checking import check_cell as check_cell
     from .networks.loading import load as load
     from .networks.network import Network as Network
     from .networks.torch_layers import from_torch as from_torch
@@ -33,7 +34,7 @@ _PUBLIC = {  # each public name, and the `module:attribute` where it is defined
     "Architecture": "registry.schema:Architecture", "Config": "registry.schema:Config",
     "Embedding": "registry.schema:Embedding", "Entry": "registry:Entry", "Head": "registry.schema:ConvHead",
     "Init": "registry.schema:Init", "Interface": "registry.schema:Interface", "Network": "networks.network:Network",
-    "build": "networks.builder:build", "examples": "data:examples", "export": "exports.writing:export", "list_cells": "registry:list_cells",
+    "build": "networks.builder:build", "check_cell": "networks.checking:check_cell", "examples": "data:examples", "export": "exports.writing:export", "list_cells": "registry:list_cells",
     "list_models": "registry:list_models", "list_tasks": "registry:list_tasks", "generate": "data.generation:generate",
     "from_torch": "networks.torch_layers:from_torch", "load": "networks.loading:load", "spec": "registry:find",
     "to_torch": "networks.torch_layers:to_torch",

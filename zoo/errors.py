@@ -53,6 +53,10 @@ class RegistryError(ZooError):
     exit_code = 2
 
 
+class CellError(ZooError):
+    """A cell of one's own lacks a property that networks rely on. The message says which."""
+
+
 class SizeError(RequestError):
     """The model has more parameters than allowed. Raised before memory is allocated."""
 

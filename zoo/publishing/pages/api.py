@@ -17,7 +17,7 @@ from ...utils.text import escaped
 
 PAGE = ("docs", "api.md")
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "Models": ("load", "build", "spec", "list_models", "list_cells", "list_tasks", "from_torch", "to_torch"),
+    "Models": ("load", "build", "spec", "list_models", "list_cells", "list_tasks", "from_torch", "to_torch", "check_cell"),
     "Networks": ("networks.recurrent.RecurrentNetwork", "networks.stream.Stream"),
     "Data": ("examples", "data.base.Split", "data.inputs.read_example"),
     "Answers": ("data.answers.answer", "generate", "data.listening.Listener", "data.listening.Word"),

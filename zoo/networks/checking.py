@@ -1,0 +1,162 @@
+"""Checks of a cell of one's own: what networks rely on, whatever its equations."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from ..cells import cell_row
+from ..cells.base import Cell
+from ..cells.projections import Projection, ProjectionFactory
+from ..errors import CellError, first_line
+from ..registry.schema import Architecture, Config, Interface
+from .builder import build
+from .recurrent import RecurrentNetwork
+
+UNITS, FEATURES, STEPS, BATCH = 8, 3, 7, 3
+IMAGE = (4, 5)
+"""Height and width of images, which differ from each other and from the number of units."""
+TOLERANCE = 1e-8
+HINT = (
+    ". Parameters beside the projections must reach `step` through `prepare`, by zoo.cells.projections.at_every_step."
+)
+Check = Callable[[str, Mapping[str, Any]], None]
+
+
+def check_cell(cell: str, options: Mapping[str, Any] | None = None, *, smooth: bool = True) -> list[str]:
+    """Check what networks rely on in a cell, and return a sentence for each property that holds.
+
+    cell: a row of zoo.cells.CELLS, such as one that a program or a zoo's registry adds. options: its options.
+    smooth: whether to compare gradients with finite differences; False for a cell whose gradient is not that of its function.
+
+    Small networks with random parameters compute in float64. Raises CellError, which names the first property that does not
+    hold; UnknownNameError for an unknown cell; and what `build` raises.
+    """
+    row, held = cell_row(cell), []
+    for sentence, check in CHECKS.items():
+        if (check is _gradients and not smooth) or (check is _convolution and "kernel" in row.without):
+            continue
+        try:
+            check(cell, options or {})
+        except (AssertionError, RuntimeError, IndexError, TypeError, AttributeError) as error:
+            hint = "" if isinstance(error, AssertionError) or not _own_parameters(cell, options or {}) else HINT
+            raise CellError(f"The cell {cell} fails a check: {sentence}. {first_line(error)}{hint}") from error
+        held.append(f"{sentence[0].upper()}{sentence[1:]}.")
+    return held
+
+
+def _steps(cell: str, options: Mapping[str, Any]) -> None:
+    net, x = _network(cell, options), _normal(BATCH, STEPS, FEATURES)
+    whole, final = net.resume(x)
+    state, logits = None, []
+    for x_t in x.unbind(1):
+        now, state = net.step(x_t, state)
+        logits.append(now)
+    _same([torch.stack(logits, 1), *_flat(state)], [whole, *_flat(final)])
+
+
+def _halves(cell: str, options: Mapping[str, Any]) -> None:
+    net, x = _network(cell, options), _normal(BATCH, STEPS, FEATURES)
+    whole, final = net.resume(x)
+    first, state = net.resume(x[:, :4])
+    second, state = net.resume(x[:, 4:], state)
+    _same([torch.cat([first, second], 1), *_flat(state)], [whole, *_flat(final)])
+
+
+def _padding(cell: str, options: Mapping[str, Any]) -> None:
+    for merge in (None, "concat"):
+        net, x = _network(cell, options, bidirectional=merge), _normal(BATCH, STEPS, FEATURES)
+        lengths = torch.tensor([STEPS, 1, 4])
+        together = net(x, lengths)
+        for i, n in enumerate(lengths.tolist()):
+            _same([together[i : i + 1, :n]], [net(x[i : i + 1, :n])])
+
+
+def _gradients(cell: str, options: Mapping[str, Any]) -> None:
+    net = _network(cell, options)
+    names, values = zip(*((name, p.detach().requires_grad_()) for name, p in net.named_parameters()), strict=True)
+    x = _normal(2, 3, FEATURES).requires_grad_()
+    torch.autograd.gradcheck(
+        lambda x, *values: functional_call(net, dict(zip(names, values, strict=True)), (x,)),
+        (x, *values),
+        fast_mode=True,
+    )
+
+
+def _convolution(cell: str, options: Mapping[str, Any]) -> None:
+    image, dense = _network(cell, options, kernel=1), _network(cell, options)
+    dense.load_state_dict(
+        {name: p.flatten(2).squeeze(2) if p.dim() == 4 else p for name, p in image.state_dict().items()}
+    )
+    x = _normal(BATCH, STEPS, FEATURES, *IMAGE)
+    hidden = image.encode(x)[0]
+    for row, column in ((0, 0), (IMAGE[0] - 1, IMAGE[1] - 1)):
+        _same([hidden[..., row, column]], [dense.encode(x[..., row, column])[0]])
+
+
+def _initial_values(cell: str, options: Mapping[str, Any]) -> None:
+    for name, parameter in _own_parameters(cell, options).items():
+        if parameter.isfinite().all() and parameter.any():
+            raise AssertionError(f"{name} would start at zero: set it in set_initial_values, not in __init__.")
+
+
+def _own_parameters(cell: str, options: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the parameters beside the projections of a cell without initial values of its own, as __init__ makes them.
+
+    Those that __init__ leaves without a value hold NaN.
+    """
+    direction = _network(cell, options).layers[0].forward_direction
+    own = type(direction.cell)
+    if own.set_initial_values is not Cell.set_initial_values:
+        return {}
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)  # torch.empty then holds NaN
+    try:
+        made = own(ProjectionFactory(UNITS, None, False), **direction.options)
+    finally:
+        torch.use_deterministic_algorithms(before)
+    projections = {id(p) for m in made.modules() if isinstance(m, Projection) for p in m.parameters()}
+    return {name: p.detach() for name, p in made.named_parameters() if id(p) not in projections}
+
+
+CHECKS: dict[str, Check] = {
+    "no initial value is set in __init__, where it is lost": _initial_values,
+    "steps one by one give what the whole sequence gives": _steps,
+    "two parts of a sequence give what the whole gives": _halves,
+    "padding changes nothing, in one direction and in two": _padding,
+    "gradients are those of finite differences": _gradients,
+    "a convolution by a kernel of one pixel gives at each pixel what the dense network gives": _convolution,
+}
+"""By sentence: the function that checks it, which raises an error if it does not hold."""
+
+
+def _config(cell: str, options: Mapping[str, Any], **fields: Any) -> Config:
+    image = () if fields.get("kernel") is None else IMAGE
+    return Config(
+        architecture=Architecture(cell=cell, layers=2, units=UNITS, options=dict(options), **fields),
+        interface=Interface(input=(FEATURES, *image), steps=STEPS, outputs=2, readout="every"),
+    )
+
+
+def _network(cell: str, options: Mapping[str, Any], **fields: Any) -> RecurrentNetwork:
+    """Return a network in float64 whose parameters are all random, biases included."""
+    net: RecurrentNetwork = build(_config(cell, options, **fields), device="cpu", dtype="float64").eval()  # type: ignore[assignment]
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.copy_(0.4 * torch.randn(p.shape, generator=generator))
+    return net
+
+
+def _normal(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+
+def _flat(state: Sequence[tuple[Tensor, ...]] | None) -> Iterator[Tensor]:
+    return (s for layer in state or () for s in layer)
+
+
+def _same(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
+    torch.testing.assert_close(list(actual), list(expected), rtol=TOLERANCE, atol=TOLERANCE)
