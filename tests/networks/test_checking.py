@@ -69,9 +69,13 @@ class MixesAPicture(Sound):
         return (new * torch.ones_like(new).cumsum(-1) if new.dim() > 3 else new,)
 
 
-class WithoutPrepare(Sound):
-    set_initial_values = Cell.set_initial_values
+class TwoInputs(Sound):
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        (new,) = x
+        return (new,)
 
+
+class WithoutPrepare(Sound):
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         return (x,)
 
@@ -100,6 +104,7 @@ def test_a_sound_cell_holds(cell: str) -> None:
     ("seesothersteps", "steps one by one give what the whole sequence gives"),
     ("wronggradient", "gradients are those of finite differences"),
     ("notuple", "steps one by one"),
+    ("twoinputs", "steps one by one.*too many values to unpack"),
     ("mixesapicture", "a convolution by a kernel of one pixel"),
     ("withoutprepare", "steps one by one.*must reach `step` through `prepare`"),
 ])  # fmt: skip
@@ -109,6 +114,6 @@ def test_a_faulty_cell_fails_by_the_property_that_it_lacks(cell: str, words: str
 
 
 def test_options_and_unknown_cells() -> None:
-    assert len(check_cell("deltanet", {"heads": 2})) == len(CHECKS)
+    assert len(check_cell("deltanet", {"heads": 3})) == len(CHECKS)
     with pytest.raises(UnknownNameError, match="No cell is called 'lstmm'"):
         check_cell("lstmm")

@@ -1,5 +1,6 @@
 """Checks of a cell of one's own: what networks rely on, whatever its equations."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -7,10 +8,11 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from ..cells import cell_row
+from ..cells import cell_class, cell_row
 from ..cells.base import Cell
 from ..cells.projections import Projection, ProjectionFactory
-from ..errors import CellError, first_line
+from ..errors import CellError, ZooError, first_line
+from ..registry import load_registry
 from ..registry.schema import Architecture, Config, Interface
 from .builder import build
 from .recurrent import RecurrentNetwork
@@ -34,13 +36,16 @@ def check_cell(cell: str, options: Mapping[str, Any] | None = None, *, smooth: b
     Small networks with random parameters compute in float64. Raises CellError, which names the first property that does not
     hold; UnknownNameError for an unknown cell; and what `build` raises.
     """
+    load_registry()  # which may declare the cell
     row, held = cell_row(cell), []
     for sentence, check in CHECKS.items():
         if (check is _gradients and not smooth) or (check is _convolution and "kernel" in row.without):
             continue
         try:
             check(cell, options or {})
-        except (AssertionError, RuntimeError, IndexError, TypeError, AttributeError) as error:
+        except ZooError:
+            raise
+        except Exception as error:  # what the cell does is not ours
             hint = "" if isinstance(error, AssertionError) or not _own_parameters(cell, options or {}) else HINT
             raise CellError(f"The cell {cell} fails a check: {sentence}. {first_line(error)}{hint}") from error
         held.append(f"{sentence[0].upper()}{sentence[1:]}.")
@@ -97,24 +102,20 @@ def _convolution(cell: str, options: Mapping[str, Any]) -> None:
 
 
 def _initial_values(cell: str, options: Mapping[str, Any]) -> None:
+    if cell_class(cell).set_initial_values is not Cell.set_initial_values:
+        return
     for name, parameter in _own_parameters(cell, options).items():
         if parameter.isfinite().all() and parameter.any():
             raise AssertionError(f"{name} would start at zero: set it in set_initial_values, not in __init__.")
 
 
 def _own_parameters(cell: str, options: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the parameters beside the projections of a cell without initial values of its own, as __init__ makes them.
-
-    Those that __init__ leaves without a value hold NaN.
-    """
+    """Return a cell's parameters beside the projections, by name, as __init__ makes them: NaN where it sets no value."""
     direction = _network(cell, options).layers[0].forward_direction
-    own = type(direction.cell)
-    if own.set_initial_values is not Cell.set_initial_values:
-        return {}
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)  # torch.empty then holds NaN
     try:
-        made = own(ProjectionFactory(UNITS, None, False), **direction.options)
+        made = cell_class(cell)(ProjectionFactory(direction.units, None, False), **direction.options)
     finally:
         torch.use_deterministic_algorithms(before)
     projections = {id(p) for m in made.modules() if isinstance(m, Projection) for p in m.parameters()}
@@ -133,9 +134,10 @@ CHECKS: dict[str, Check] = {
 
 
 def _config(cell: str, options: Mapping[str, Any], **fields: Any) -> Config:
-    image = () if fields.get("kernel") is None else IMAGE
+    image, allowed = () if fields.get("kernel") is None else IMAGE, cell_row(cell).options
+    parts = (n for name, n in options.items() if getattr(allowed.get(name), "divides_units", False))
     return Config(
-        architecture=Architecture(cell=cell, layers=2, units=UNITS, options=dict(options), **fields),
+        architecture=Architecture(cell=cell, layers=2, units=math.lcm(UNITS, *parts), options=dict(options), **fields),
         interface=Interface(input=(FEATURES, *image), steps=STEPS, outputs=2, readout="every"),
     )
 
