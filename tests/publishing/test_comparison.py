@@ -203,18 +203,18 @@ def test_several_seeds_are_one_row_with_mean_and_spread(run: Run, small_zoo: Zoo
     """Runs are found by what they say, whatever their folders are called."""
     small_zoo()
     name, out = "rnn-1x8-mnist-rows", tmp_path / "runs"
-    options = ("--seeds", "3,5-6", "--jobs", "2", "--device", "cpu", "--epochs", "1")
+    options = ("--seeds", "3,5", "--jobs", "2", "--device", "cpu", "--epochs", "1")
     arguments = ["train", name, *options, "--out", str(out)]
     code, text, _ = run(*arguments, "--json")
-    assert (code, [row["state"] for row in json.loads(text)]) == (0, ["done"] * 3)
-    assert [row["name"] for row in json.loads(text)] == [f"{name}/seed-{seed}" for seed in (3, 5, 6)]
-    assert [row["state"] for row in json.loads(run(*arguments, "--json")[1])] == ["skipped"] * 3
+    assert (code, [row["state"] for row in json.loads(text)]) == (0, ["done"] * 2)
+    assert [row["name"] for row in json.loads(text)] == [f"{name}/seed-{seed}" for seed in (3, 5)]
+    assert [row["state"] for row in json.loads(run(*arguments, "--json")[1])] == ["skipped"] * 2
     (out / name / "seed-3").rename(out / "of another name")
-    for folder in ("of another name", f"{name}/seed-5", f"{name}/seed-6"):
+    for folder in ("of another name", f"{name}/seed-5"):
         run("eval", str(out / folder), "--record", "--device", "cpu")
     values = [e.value for path in out.rglob("results.json") if (e := results.parse(path).measured())]
     (row,) = json.loads(run("compare", "--runs", str(out), "--measured", "--json")[1])
-    assert (row["runs"], sorted(row["seeds"]), row["seed"]) == (3, [3, 5, 6], None)
+    assert (row["runs"], sorted(row["seeds"]), row["seed"]) == (2, [3, 5], None)
     assert (row["measured"], row["std"]) == (
         pytest.approx(statistics.mean(values)),
         pytest.approx(statistics.stdev(values)),

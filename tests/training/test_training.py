@@ -218,7 +218,7 @@ def test_sigkill_loses_nothing(small_zoo: Zoo, tmp_path: Path) -> None:
     train(registry.find(NAME), tmp_path / "whole", device="cpu")
     out = tmp_path / "killed"
     steps = set()
-    for _ in range(3):
+    for _ in range(2):
         process = subprocess.Popen([sys.executable, "-c", SCRIPT, NAME, str(out)])
         before = (out / STATE).stat().st_mtime_ns if (out / STATE).exists() else 0
         deadline = time.monotonic() + 60
