@@ -58,7 +58,7 @@ def export(
         emit(data, as_json, columns(("MODEL", *(f.upper() for f in data[0]["formats"])), [
             (row["model"], *(cell["text"] for cell in row["formats"].values())) for row in data
         ]))  # fmt: skip
-        say("N of M differ: the predictions for N of M examples differ from torch's.")
+        say("N/M: the predictions for N of M examples differ from torch's.")
         return
     if name is None:
         raise RequestError("Name a model to export: rnnzoo export NAME. `rnnzoo list --pretrained` shows the names.")
@@ -110,9 +110,9 @@ def matrix(pattern: str, format: str | None) -> list[dict[str, Any]]:
             graphs = graphs_of(config, each)
             kept = measured.get((model, each), [])
             full = next((row for row in kept if row.quantize is None), None)
-            note = "" if full is None or full.answers is None else f" ({full.answers} differ)"
+            note = "" if full is None or full.answers is None else f" {full.different:,}/{full.n:,}"
             cells[each] = {"graphs": graphs, "why_not": reasons, "measured": dumped(kept),
-                             "text": f"{' '.join(graphs)}{note}" if graphs else f"no: {reasons['step']}"}  # fmt: skip
+                             "text": f"{'+'.join(graphs)}{note}" if graphs else f"no: {reasons['step']}"}  # fmt: skip
         table.append({"model": model, "formats": cells})
     return table
 

@@ -103,7 +103,7 @@ def test_the_matrix_of_models_and_formats(run: Run, tmp_path: Path, monkeypatch:
     code, out, _ = run("export", "--list", "*mnist-rows")
     assert code == 0
     (line,) = (line for line in out.splitlines() if line.startswith(f"{NAME} "))
-    assert "sequence step (3 of 10,000 differ)" in line
+    assert "sequence+step 3/10,000" in line
     _, out, _ = run("export", "--list", "bigru*", "--json")
     (row,) = json.loads(out)
     assert row["formats"]["onnx"]["graphs"] == ["sequence"]
@@ -149,8 +149,8 @@ def test_only_rows_of_accuracies_count_other_answers(run: Run, monkeypatch: pyte
     assert "differ," not in error.text()
     monkeypatch.setattr(rows, "read", lambda: [error])
     _, out, _ = run("export", "--list", "rin-1x100-adding-200")
-    assert "sequence step" in out
-    assert "differ" not in out
+    assert "sequence+step" in out
+    assert "/" not in out
 
 
 ROUNDINGS = 4
