@@ -334,8 +334,8 @@ ROWS = ChainMap(CELLS, FEEDFORWARD)  # a row that a user adds to CELLS is in it 
 
 def cell_row(name: str) -> CellRow:
     """Return the row of `name` in CELLS or FEEDFORWARD. Raise UnknownNameError, with near matches, if there is none."""
-    hint = "`rnnzoo list --cells` shows every cell. One of your own needs an entry in `cells` of registry.yaml."
-    check_name("cell", name, ROWS, hint)
+    own = "One of your own needs an entry in `cells` of registry.yaml or, in Python, a row in zoo.cells.CELLS."
+    check_name("cell", name, ROWS, f"`rnnzoo list --cells` shows every cell. {own}")
     return ROWS[name]
 
 
