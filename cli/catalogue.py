@@ -219,7 +219,8 @@ def show(name: Address, timeout: Timeout = None, as_json: AsJson = False) -> Non
     content of its config.json and results.json.
     """
     cell = name.lower()  # as people write LSTM; no model's name is that of a cell
-    if cell in registry.list_cells() and cell in CELLS:
+    registry.load_registry()  # which may declare the cell
+    if cell in CELLS:
         from zoo.publishing import cell_facts
 
         emit(cell_facts.data(cell), as_json, cell_facts.text(cell))

@@ -209,6 +209,7 @@ def test_several_seeds_are_one_row_with_mean_and_spread(run: Run, small_zoo: Zoo
     assert (code, [row["state"] for row in json.loads(text)]) == (0, ["done"] * 2)
     assert [row["name"] for row in json.loads(text)] == [f"{name}/seed-{seed}" for seed in (3, 5)]
     assert [row["state"] for row in json.loads(run(*arguments, "--json")[1])] == ["skipped"] * 2
+    assert f"no run in {out} that fits has a recorded figure" in run("compare", "--runs", str(out), "--measured")[2]
     (out / name / "seed-3").rename(out / "of another name")
     for folder in ("of another name", f"{name}/seed-5"):
         run("eval", str(out / folder), "--record", "--device", "cpu")

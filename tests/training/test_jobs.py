@@ -108,6 +108,10 @@ def test_every_job_gets_what_the_command_line_changes(
     assert run("train", PATTERN, "--out", str(tmp_path), *given)[0] == 0
     assert [job.arguments for job in seen] == [("train", name, "--out", str(tmp_path / name), *given) for name in NAMES]
     assert {job.environment["RNNZOO_DATA"] for job in seen} == {str(tmp_path / "data")}
+    seen.clear()
+    monkeypatch.setattr(many, "_cores", lambda: 12)
+    assert run("train", PATTERN, "--out", str(tmp_path), "--jobs", "8")[0] == 0  # of three runs
+    assert {job.environment["OMP_NUM_THREADS"] for job in seen} == {"4"}
 
 
 def test_interrupted_they_all_save_and_go_on_later(run: Run, three: Callable[..., None], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ..cells import cell_row, own
+from ..cells import cell_row
 from ..cells.properties import cells_with
 from ..errors import CheckpointError, RequestError, UnknownNameError, faults, shown
 from ..utils import paths
@@ -66,7 +66,6 @@ class Entry:
 def load_registry() -> Registry:
     """Return the registry of the zoo in use, with the digests of datasets from the lock."""
     registry, digests = reader.read(paths.path("registry.yaml")), lock.load_lock().datasets
-    own.declare({name: cell.row for name, cell in registry.cells.items()})
     datasets = {k: d.model_copy(update={"sha256": digests.get(k, {})}) for k, d in registry.datasets.items()}
     return registry.model_copy(update={"datasets": datasets})
 

@@ -55,7 +55,8 @@ def read(path: Path) -> Registry:
     """Return the content of a registry file, and of a sources.yaml beside it, validated.
 
     If neither declares the paper of a cell, the paper comes from the sources.yaml of the package. Raises RegistryError
-    with the file, line and column of every fault.
+    with the file, line and column of every fault. The cells that the registry declares are then rows of CELLS, and those of
+    the registry read before are not.
     """
     parts = [_File(path, _parse(path))]
     if sources(path).exists():
