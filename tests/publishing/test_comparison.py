@@ -311,6 +311,16 @@ def test_runs_of_which_some_collapsed_are_points_beside_the_curve() -> None:
     assert "(recipes r0, r1, r2, r3; `rnnzoo compare` prints epochs and seeds)" in plots._caption(recipes)
 
 
+def test_the_scale_of_percent_ends_above_the_best_figure_and_spreads_the_high_ones() -> None:
+    for best, top in ((0.5, 50), (0.71, 80), (0.991, 100), (1.0, 100)):
+        figures = {1: 0.0, 2: best - 0.1, 4: best}
+        (axis,) = plots._draw([replace(ROW, layers=n, reported=y) for n, y in figures.items()]).axes
+        assert [tick for tick in axis.get_yticks() if tick <= axis.get_ylim()[1]][-1] == top
+        heights = [axis.transAxes.inverted().transform(axis.transData.transform((1, 100 * y)))[1] for y in figures.values()]
+        assert 0 < heights[0] < heights[1] < heights[2] < 1
+        assert heights[2] - heights[1] > 0.1 * (1 + (best > 0.9))  # more than the tenth that a linear axis would give
+
+
 def test_no_panel_is_empty(tmp_path: Path) -> None:
 
     from zoo.publishing import plots

@@ -6,6 +6,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .. import registry
 from ..cells.colours import cell_colour
 from ..errors import RequestError
@@ -25,6 +27,7 @@ SOURCES: dict[str, dict[str, Any]] = {
 VARIANT = ":"
 """The line through measured figures of a variant of a cell, such as lstm.bias-zero, which has the cell's colour."""
 COLLAPSED: dict[str, Any] = {"marker": "x", "color": "black", "markersize": 7, "linestyle": ""}
+PERCENT_TICKS = (0, 50, 70, 80, 90, 95, 98, 100)
 MAX_BARS = 4
 """A plot that has curves also shows its panels of bars if they are at most this many."""
 MAX_TRAININGS = 3
@@ -82,7 +85,8 @@ def _draw(rows: Sequence[Row]) -> "Figure":
     sources = {
         name: style for name, style in SOURCES.items() if any(getattr(r, name) is not None for p in panels for r in p)
     }
-    handles += [line([], [], color="0.3", marker="o", label=name, **style)[0] for name, style in sources.items()]
+    if len(sources) > 1:
+        handles += [line([], [], color="0.3", marker="o", label=name, **style)[0] for name, style in sources.items()]
     if any(r.collapsed or r.diverged_runs or r.lost for p in panels for r in p):
         handles += line([], [], label="runs that collapsed or diverged", **COLLAPSED)
     figure.legend(handles=handles, loc="outside right upper")
@@ -154,7 +158,15 @@ def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]])
     axis.set_xticks([], minor=True)
     axis.grid(axis="y", color="0.9", linewidth=0.6)
     if rows[0].measure.unit == " %":
-        axis.set_ylim(-4, 104)
+        _set_percent_scale(axis)
+
+
+def _set_percent_scale(axis: "Axes") -> None:
+    """Give 90 to 100 % half of the height, for that is where most figures are: the scale is the logarithm of the error."""
+    top = next(tick for tick in PERCENT_TICKS if tick >= min(axis.dataLim.y1, 100))
+    axis.set_yscale("function", functions=(lambda y: -np.log10(np.maximum(102.0 - y, 1e-9)), lambda u: 102.0 - 10.0**-u))
+    axis.set_yticks(PERCENT_TICKS, [str(tick) for tick in PERCENT_TICKS])
+    axis.set_ylim(-10, top + 0.03 * (102 - top))  # the marker of the best figure is whole
 
 
 def _bars(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) -> None:
