@@ -316,7 +316,9 @@ def test_the_scale_of_percent_ends_above_the_best_figure_and_spreads_the_high_on
         figures = {1: 0.0, 2: best - 0.1, 4: best}
         (axis,) = plots._draw([replace(ROW, layers=n, reported=y) for n, y in figures.items()]).axes
         assert [tick for tick in axis.get_yticks() if tick <= axis.get_ylim()[1]][-1] == top
-        heights = [axis.transAxes.inverted().transform(axis.transData.transform((1, 100 * y)))[1] for y in figures.values()]
+        heights = [
+            axis.transAxes.inverted().transform(axis.transData.transform((1, 100 * y)))[1] for y in figures.values()
+        ]
         assert 0 < heights[0] < heights[1] < heights[2] < 1
         assert heights[2] - heights[1] > 0.1 * (1 + (best > 0.9))  # more than the tenth that a linear axis would give
 

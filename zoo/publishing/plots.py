@@ -164,7 +164,9 @@ def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]])
 def _set_percent_scale(axis: "Axes") -> None:
     """Give 90 to 100 % half of the height, for that is where most figures are: the scale is the logarithm of the error."""
     top = next(tick for tick in PERCENT_TICKS if tick >= min(axis.dataLim.y1, 100))
-    axis.set_yscale("function", functions=(lambda y: -np.log10(np.maximum(102.0 - y, 1e-9)), lambda u: 102.0 - 10.0**-u))
+    axis.set_yscale(
+        "function", functions=(lambda y: -np.log10(np.maximum(102.0 - y, 1e-9)), lambda u: 102.0 - 10.0**-u)
+    )
     axis.set_yticks(PERCENT_TICKS, [str(tick) for tick in PERCENT_TICKS])
     axis.set_ylim(-10, top + 0.03 * (102 - top))  # the marker of the best figure is whole
 
