@@ -79,6 +79,21 @@ def test_features_take_gaps(case: str) -> None:
 
 @each_case
 @pytest.mark.parametrize("readout", READOUTS)
+def test_the_input_of_the_head_and_the_trace_take_gaps(case: str, readout: str) -> None:
+    net = small(case, readout=readout)
+    x, gaps = inputs(net)
+    lengths = torch.tensor([TIME, 1, 3])
+    expected = net(x, lengths, dt=gaps)
+    logits, records = net.trace(x, lengths, dt=gaps)
+    same(logits, expected)
+    same(torch.stack(records[-1][1], 1)[0], net.encode(x, dt=gaps)[0][0])
+    pooled = net.pooled(x, lengths, dt=gaps)
+    logits = net.head(pooled)
+    same(logits[0] if readout == "every" else logits, expected[0] if readout == "every" else expected)
+
+
+@each_case
+@pytest.mark.parametrize("readout", READOUTS)
 def test_steps_and_halves_are_the_whole(case: str, readout: str) -> None:
     net = small(case, readout=readout)
     x, dt = inputs(net)

@@ -77,10 +77,15 @@ class RecurrentNetwork(SequenceNetwork):
     def projections_per_step(self) -> Iterator[Projection]:
         return (m for layer in self.layers for m in layer.modules() if isinstance(m, Projection))
 
-    def _pooled(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def pooled(self, x: Tensor, lengths: Tensor | None = None, *, dt: Tensor | None = None) -> Tensor:
+        """Return the input of the head; see Network.pooled. dt: (batch, time), see forward."""
+        return self._pooled(x, lengths, dt)[0]
+
+    def _pooled(self, x: Tensor, lengths: Tensor | None, dt: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         layer_input, lengths = self._check(x, lengths)
+        gaps = None if dt is None else self._check_gaps(dt, x.shape[:2], lengths)
         last_only = self.interface.readout == "last"
-        top, _ = self.stack.run(layer_input, self.stack.zero_state(layer_input), lengths, last_only)
+        top, _ = self.stack.run(layer_input, self.stack.zero_state(layer_input), lengths, last_only, gaps)
         return self._readout(top, lengths), lengths
 
     def encode(
@@ -135,6 +140,8 @@ class RecurrentNetwork(SequenceNetwork):
         self,
         x: Tensor,  # (batch, time, *input), or tokens (batch, time)
         lengths: Tensor | None = None,  # (batch,), integers
+        *,
+        dt: Tensor | None = None,  # (batch, time), see forward
     ) -> tuple[Tensor, list[LayerRecord]]:
         """Return the logits and, for every layer from the first up, a pair: its input and the list of its outputs.
 
@@ -146,7 +153,7 @@ class RecurrentNetwork(SequenceNetwork):
         with the readout "last" is an exception: the head reads the ends of its directions, not their merged output at a
         step. Raises RequestError for arguments of another shape, dtype or device.
         """
-        pooled, records, lengths = self._trace(x, lengths)
+        pooled, records, lengths = self._trace(x, lengths, dt=dt)
         return self._logits(pooled, lengths), [(record.cell_input, list(record.outputs)) for record in records]
 
     def _trace(
