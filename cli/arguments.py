@@ -1,5 +1,6 @@
 """No command, but the arguments and options that several commands share, and the completion of model names."""
 
+import errno
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from zoo import registry
-from zoo.errors import CheckpointError, RequestError, StorageError
+from zoo.errors import CheckpointError, RequestError
 from zoo.registry import index
 from zoo.utils.arguments import is_pattern
 
@@ -41,8 +42,8 @@ def expand(names: Sequence[str]) -> list[str]:
 def content_of(file: str) -> bytes:
     """Return the content of a user's file; - is standard input.
 
-    Raises RequestError if there is no such file or it is no regular one, OSError if it cannot be read, and StorageError for
-    standard input that is too long.
+    Raises RequestError if there is no such file, it is no regular one or the content is too long, and OSError if it cannot be
+    read.
     """
     from zoo.data.inputs import MAX_BYTES
     from zoo.utils import files
@@ -57,11 +58,15 @@ def content_of(file: str) -> bytes:
             return files.read_regular(path, MAX_BYTES)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise RequestError(f"There is no file {file!r}. Check the path.") from error
+        except OSError as error:
+            if error.errno != errno.EFBIG:
+                raise
+            raise RequestError(f"{file} is larger than {MAX_BYTES:,} bytes. Give a smaller file.") from error
     if sys.stdin is None:
         raise RequestError("Standard input is closed. Give a file.")
     content = sys.stdin.buffer.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise StorageError(f"Standard input is larger than {MAX_BYTES:,} bytes. Give a smaller file.")
+        raise RequestError(f"Standard input is larger than {MAX_BYTES:,} bytes. Give a smaller file.")
     return content
 
 

@@ -76,10 +76,11 @@ def list_(
         cells_found = registry.list_cells(patterns, exclude=exclude, properties=properties or (), pretrained=pretrained)
         _list_cells(cells_found, as_json)
         return
-    models = _sorted(_matches(patterns, exclude, task, cell, pretrained), sort)
+    known = _summaries()
+    models = _sorted(_matches(known, patterns, exclude, task, cell, pretrained), sort)
     if not models:
         say("No model matches. `rnnzoo list` shows every model; '*part*' matches a part of a name.")
-    elif unmatched := [pattern for pattern in patterns if not matching(_summaries(), pattern)]:
+    elif unmatched := [pattern for pattern in patterns if not matching(known, pattern)]:
         say(f"No model is called {' or '.join(map(repr, unmatched))}.")
     _emit_models(models, as_json)
 
@@ -115,10 +116,10 @@ def _summaries() -> dict[str, index.Summary]:
 
 
 def _matches(
-    patterns: Sequence[str], exclude: Sequence[str], task: str | None, cell: str | None, pretrained: bool | None
-) -> dict[str, index.Summary]:
-    """Return, by name, the summaries of the models that registry.list_models returns for these arguments."""
-    models = _summaries()
+    models: dict[str, index.Summary], patterns: Sequence[str], exclude: Sequence[str], task: str | None, cell: str | None,
+    pretrained: bool | None,
+) -> dict[str, index.Summary]:  # fmt: skip
+    """Return, by name, those summaries of `models` that registry.list_models returns for the other arguments."""
     tasks, cells = ({getattr(model, field) for model in models.values()} for field in ("task", "cell"))
     if task not in (None, *tasks) or cell not in (None, *cells):
         registry.list_models(task=task, cell=cell)  # raises UnknownNameError unless a task or cell has no models
@@ -198,7 +199,7 @@ def _list_remote(
 
     everything = {r.repo.partition("/")[2]: r for r in browse.catalogue(namespace, timeout)}
     repositories = [everything[name] for name in matching(everything, patterns, exclude)]
-    pins = {pin.repo: pin.revision for pin in registry.load_lock().weights.values()}
+    pins = registry.load_lock().commits
     if not repositories:
         say(f"{namespace} has no matching model of rnnzoo on the Hub.")
     rows = [{**asdict(r), "pinned": pins.get(r.repo) == r.revision is not None} for r in repositories]

@@ -58,11 +58,12 @@ def inspect(
     if row.needs == "architecture":
         options["seed"] = seed
         if chosen == "lattice":
-            options |= {"runs": runs or 200, "steps": steps or 10}
+            options |= {key: value for key, value in (("runs", runs), ("steps", steps)) if value is not None}
     elif row.needs == "training":
         arguments = subject.training_arguments(name, config, seed)
     else:
-        sample = subject.sample(name, config, examples or 128, steps, untrained, seed, needs=row.needs)
+        size = {} if examples is None else {"examples": examples}
+        sample = subject.sample(name, config, **size, steps=steps, untrained=untrained, seed=seed, needs=row.needs)
         arguments = sample.arguments(row.needs)
         say(sample.description)
     with progress(f"{chosen} {name}") as bar:

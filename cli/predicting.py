@@ -37,6 +37,11 @@ def predict(
         raise RequestError("Standard input can be read only once: give - once.")
     several = len(files) > 1
     failed: dict[str, ZooError | OSError] = {}
+
+    def note(file: str, error: ZooError | OSError) -> None:
+        failed[file] = error
+        say(f"{_title(file)}: {_reason(error)}")
+
     contents: dict[str, bytes] = {}
     answers: dict[str, Classes | Values] = {}
     for file in dict.fromkeys(files):
@@ -45,8 +50,7 @@ def predict(
         except (ZooError, OSError) as error:
             if not several:
                 raise
-            failed[file] = error
-            say(f"{_title(file)}: {_reason(error)}")
+            note(file, error)
     if contents:
         network = load(name, device=device)
     for file, content in contents.items():
@@ -55,8 +59,7 @@ def predict(
         except RequestError as error:
             if not several:
                 raise RequestError(f"{_title(file)}: {error}") from error
-            failed[file] = error
-            say(f"{_title(file)}: {_reason(error)}")
+            note(file, error)
     tables = {file: _table(answers[file]) for file in answers}
     if not several:
         header, rows = tables[files[0]]

@@ -31,7 +31,7 @@ def evaluate(
     name: Address,
     split: Annotated[SplitChoice, Option(help="The split to evaluate on.")] = SplitChoice.test,
     limit: Annotated[int | None, number("Evaluate only the first N examples.")] = None,
-    batch_size: Annotated[int, number("Examples per batch.")] = 500,
+    batch_size: Annotated[int | None, number("Examples per batch (default: 500).")] = None,
     device: Device = None,
     runtime: Annotated[
         str | None,
@@ -56,10 +56,11 @@ def evaluate(
         )
     if record and reference.model is not None:
         paths.writable()
-    _say_if_slow(device)
+    if runtime is None:
+        _say_if_slow(device)
     with progress(f"eval {name}") as bar:
         result = evaluation.evaluate(
-            name, split=split.value, limit=limit, batch_size=batch_size, device=device, runtime=runtime,
+            name, split=split.value, limit=limit, batch_size=batch_size or evaluation.BATCH_SIZE, device=device, runtime=runtime,
             quantize=quantize, report=bar,
         )  # fmt: skip
     # A user's own weights have no recorded seed, and are not compared with a paper's figure.

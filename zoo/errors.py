@@ -112,10 +112,7 @@ class BenchmarkError(ZooError):
 def faults(error: "ValidationError") -> str:
     """Return the faults in a pydantic error as one line, `field: fault; field: fault.`: the first five, then how many more."""
     rows = error.errors()
-    texts = [
-        ": ".join(filter(None, (".".join(map(str, row["loc"])), row["msg"].removeprefix("Value error, "))))
-        for row in rows[:5]
-    ]
+    texts = [": ".join(filter(None, (".".join(map(str, row["loc"])), row["msg"]))) for row in rows[:5]]
     text = "; ".join([*texts, *([f"and {len(rows) - 5} more"] if len(rows) > 5 else [])])
     return text if text.endswith((".", "?")) else f"{text}."
 

@@ -299,6 +299,8 @@ def test_a_standing_at_chance_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     (sentence,) = leaderboard.standing("lstm")
     assert sentence.endswith("50.00 %, no better than chance, and 3.00 µs per streamed step.")
     assert "chance" not in leaderboard.standing("gru")[0].partition("(lstm")[0]
+    untimed = row.model_copy(update={"step_us": None})
+    assert leaderboard._reached(untimed) == "50.00 %, no better than chance"
     monkeypatch.setattr(leaderboard, "read", lambda: [*rows, row.model_copy(update={"task": "copying"})])
     assert "one thread. Not measured yet: `gru`." in leaderboard_page.page()
 

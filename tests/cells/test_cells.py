@@ -112,12 +112,12 @@ def test_a_step_computes_only_what_depends_on_the_state(case: str) -> None:
     direction, x = net.layers[0].forward_direction, sequence(net)[:, 0]
     prepared, state = direction.prepare(x), random_state(net, len(x))[0]
     late: list[str] = []
-    for name, module in direction.cell.named_modules():
-        if isinstance(module, Projection):
-            module.register_forward_pre_hook(
-                lambda _, args, name=name: None if args[0].requires_grad else late.append(name)
-            )
     with direction.hold_projections(x):
+        for name, module in direction.cell.named_modules():  # now, since no matrix is held for a projection with hooks
+            if isinstance(module, Projection):
+                module.register_forward_pre_hook(
+                    lambda _, args, name=name: None if args[0].requires_grad else late.append(name)
+                )
         direction.cell.step(prepared, state)
         inputs = tuple(p.clone().requires_grad_() for p in prepared)
         with ParametersAlone(direction.cell.parameters()) as alone:
@@ -239,6 +239,18 @@ def test_gradients_of_each_sample_by_vmap_equal_a_loop(case: str, kernel: int | 
     for i, (x, target) in enumerate(zip(xs, targets, strict=True)):
         alone = gradients(loss(dict(net.named_parameters()), x, target), dict(net.named_parameters()))
         same({name: g[i] for name, g in together.items()}, alone)
+
+
+@each_case
+def test_vmap_takes_lengths_and_gaps(case: str) -> None:
+    net = network(case, layers=2)
+    x, lengths = normal(3, 4, 2), torch.tensor([4, 1, 3])
+    mapped = vmap(lambda one, length: net(one[None], length[None])[0])(x, lengths)
+    same(mapped, net(x, lengths))
+    if net.layers[0].forward_direction.cell.uses_time_gaps:
+        dt = normal(3, 4).exp()
+        mapped = vmap(lambda one, length, gaps: net(one[None], length[None], dt=gaps[None])[0])(x, lengths, dt)
+        same(mapped, net(x, lengths, dt=dt))
 
 
 @each_case_in_each_form

@@ -1,6 +1,7 @@
 """Listening: the words of a recording, the same in parts of any size as at once, with answers of the whole words."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -100,9 +101,9 @@ def test_there_are_no_words_in_silence() -> None:
 
 @pytest.mark.parametrize(("name", "quiet", "message"), [
     ("gru-1x128-mnist-rows", QUIET, "does not read recordings of speech"), (NAMES[0], math.nan, "a finite number of dB"),
-    (NAMES[0], -math.inf, "a finite number of dB"),
+    (NAMES[0], -math.inf, "a finite number of dB"), (NAMES[0], "x", "a finite number of dB; got 'x'"),
 ])  # fmt: skip
-def test_what_cannot_listen_is_refused(name: str, quiet: float, message: str) -> None:
+def test_what_cannot_listen_is_refused(name: str, quiet: Any, message: str) -> None:
     with pytest.raises(RequestError, match=message):
         Listener(build(name, device="cpu"), quiet)
 

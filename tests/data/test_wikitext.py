@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from zoo import Architecture, Config, Embedding, Interface, build, generate, load, registry
-from zoo.checkpoints.tokenizer import ByteTokenizer, StreamTokenizer, WordTokenizer
+from zoo.checkpoints.tokenizer import RESERVED, ByteTokenizer, StreamTokenizer, WordTokenizer
 from zoo.data import task_data
 from zoo.data.base import IGNORED, TaskData
 from zoo.errors import DataError, RequestError
@@ -117,6 +117,11 @@ def test_bytes_become_characters_when_they_are_complete() -> None:
     assert tokenizer.unknown("any text – at all") == []
     with pytest.raises(RequestError, match=r"half a character \(U\+D800\) at 1\."):
         tokenizer.encode("a\ud800")
+
+
+def test_a_vocabulary_of_bytes_has_no_other_characters() -> None:
+    with pytest.raises(RequestError, match="must not have characters beyond U\\+00FF; it has '€'"):
+        ByteTokenizer([*RESERVED, "€", "a"], 0)
 
 
 @pytest.mark.data

@@ -153,7 +153,7 @@ def test_segments_are_sequences_of_their_own(case: str) -> None:
         parts = [net(x[one, steps], dt=dt[one, steps]) for steps in (slice(cut), slice(cut, None))]
         same(logits[one], torch.cat(parts, 1))
     for t in range(TIME):
-        now, state = net.step(x[:, t], state, resets[:, t], dt[:, t])
+        now, state = net.step(x[:, t], state, resets=resets[:, t], dt=dt[:, t])
         same(now, logits[:, t])
 
 

@@ -9,9 +9,12 @@ import pytest
 import torch
 from helpers import default_dtype, network, normal
 from torch import Tensor, nn
+from torch.nn.utils import prune
+from torch.optim.swa_utils import AveragedModel, update_bn
 
 import zoo
 from zoo.cells import CELLS
+from zoo.cells.projections import Projection
 from zoo.errors import CheckpointError, RequestError
 from zoo.networks.builder import build
 from zoo.registry.schema import Architecture, Config, Embedding, Interface
@@ -159,3 +162,89 @@ def test_outputs_are_not_named_after_another_number_of_classes() -> None:
     assert len(build(spec, device="meta").classes) == 10
     other = spec.interface.model_copy(update={"outputs": 4})
     assert build(spec.model_copy(update={"interface": other}), device="meta").classes == ()
+
+
+@pytest.mark.parametrize("case", ["clockwork", "lru", "exprnn", "urnn", "lipschitz", "lstm-mass", "gru"])
+def test_pruned_matrices_follow_their_weights(case: str) -> None:
+    net = zoo.build(f"{case}-2x8", inputs=3, outputs=2, device="cpu").eval()
+    for module in net.modules():
+        if isinstance(module, Projection):
+            prune.random_unstructured(module, "weight", 0.5)  # type: ignore[no-untyped-call]
+    x = torch.rand(4, 9, 3)
+    with torch.no_grad():
+        before = net(x)
+        for name, weight in net.state_dict().items():
+            if name.endswith("weight_orig"):
+                weight.mul_(1.5)
+        after = net(x)
+    torch.testing.assert_close(net(x), after)
+    assert not torch.equal(before, after)
+    state = None
+    for x_t in x.unbind(1):
+        logits, state = net.step(x_t, state)
+    torch.testing.assert_close(logits, after)
+
+
+@pytest.mark.parametrize("case", ["lstm", "lru"])
+def test_computed_weights_are_neither_saved_nor_exported_nor_converted(case: str, tmp_path: Path) -> None:
+    for compute in (lambda m: prune.random_unstructured(m, "weight", 0.5), nn.utils.parametrizations.weight_norm):
+        net = zoo.build(f"{case}-2x8", inputs=3, outputs=2, device="cpu").eval()
+        compute(net.head)
+        net(torch.rand(1, 2, 3))
+        calls = [lambda: net.save_pretrained(tmp_path / "a"), lambda: zoo.export(net, "c", out=tmp_path)]  # noqa: B023
+        for call in [*calls, *([lambda: zoo.to_torch(net)] if case == "lstm" else [])]:  # noqa: B023
+            with pytest.raises(RequestError, match=r"the weight of head is computed .*remove_parametrizations first\."):
+                call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_averaged_networks_get_their_own_statistics_of_batch_norm() -> None:
+    architecture = Architecture(cell="gru", layers=2, units=8, block={"norm": "batch"})
+    interface = Interface(input=(3,), steps=6, outputs=2, readout="every")
+    averaged = AveragedModel(zoo.build(Config(architecture=architecture, interface=interface), device="cpu"))
+    batches = [torch.randn(16, 6, 3) + i for i in range(4)]
+    update_bn(batches, averaged)
+    norm = averaged.module.layers[0].block.norm.norm
+    inputs = []
+    with torch.no_grad():
+        norm.register_forward_pre_hook(lambda module, args: inputs.append(args[0]))
+        for batch in batches:
+            averaged.eval()(batch)
+    torch.testing.assert_close(norm.running_mean, torch.stack([x.mean(0) for x in inputs]).mean(0))
+    torch.testing.assert_close(norm.running_var, torch.stack([x.var(0) for x in inputs]).mean(0))
+    assert norm.state_dict().keys() == {"weight", "bias", "running_mean", "running_var"}
+
+
+def test_dropout_of_one_layer_is_refused() -> None:
+    for dropped in (True, False):
+        with pytest.raises(RequestError, match="has one layer, and dropout lies between layers"):
+            zoo.load("gru-1x128-mnist-rows", dropout=0.5, pretrained=dropped, device="cpu")
+    assert zoo.load("gru-1x128-mnist-rows", dropout=0.0, device="cpu").dropout.p == 0
+
+
+def test_a_fresh_head_is_in_the_mode_of_its_network() -> None:
+    net = network("lstm").eval()
+    net.reset_head(3)
+    assert not net.head.training
+
+
+def test_resets_are_neither_exported_nor_mapped() -> None:
+    net, x, resets = (
+        network("lstm", dtype=torch.float32).eval(),
+        torch.rand(2, 4, 2),
+        torch.zeros(2, 4, dtype=torch.bool),
+    )
+    with pytest.raises(RequestError, match="can have resets"):
+        torch.func.vmap(lambda one, begins: net(one[None], resets=begins[None])[0])(x, resets)
+    with pytest.raises(RequestError, match="can have resets"):
+        torch.export.export(net, (x,), {"resets": resets})
+
+
+def test_the_clock_of_a_clockwork_network_goes_on() -> None:
+    net = zoo.build(Config(architecture=Architecture(cell="clockwork", layers=1, units=8, options={"modules": 4}),
+                           interface=Interface(input=(3,), steps=6, outputs=2, readout="last")), device="cpu").eval()  # fmt: skip
+    state, times = None, []
+    for x in torch.rand(20, 1, 3):
+        _, state = net.step(x, state)
+        times.append(int(state[0][1]))
+    assert times == [t % 8 for t in range(1, 21)]

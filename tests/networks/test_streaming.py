@@ -308,14 +308,14 @@ def test_a_stream_with_resets_equals_the_steps_with_resets(case: str, readout: s
     resets[0, 3] = resets[1, 3] = resets[1, 4] = resets[2, 0] = resets[2, 7] = True  # and none in the last sequence
     expected = []
     for t in range(8):
-        y, state = net.step(x[:, t], state, resets[:, t])
+        y, state = net.step(x[:, t], state, resets=resets[:, t])
         expected.append(y)
     whole, final = stream.steps(x, resets=resets)
     close(whole, torch.stack(expected, 1))
     close(whole[3], stream.steps(x[3:])[0][0])
     first, between = stream.steps(x[:, :3], resets=resets[:, :3])
-    y, after = stream.step(x[:, 3], between, resets[:, 3])
-    rest, end = stream.steps(x[:, 4:], after, resets[:, 4:])
+    y, after = stream.step(x[:, 3], between, resets=resets[:, 3])
+    rest, end = stream.steps(x[:, 4:], after, resets=resets[:, 4:])
     close(torch.cat([first, y[:, None], rest], 1), whole)
     close(end, final)
 

@@ -102,6 +102,9 @@ def test_the_cell_of_the_page_on_training_can_be_added(
     clear_caches()  # as in a new process, which has not read the registry when it reads the checkpoint
     own.declare({})
     assert load("run").config.architecture.options == {"leak": 0.9}
+    clear_caches()
+    own.declare({})
+    assert registry.list_models(cell="leaky") == [name]
     assert build("bileaky-2x4", inputs=3, outputs=2).layers[0].forward_direction.cell.leak == 0.5
     monkeypatch.setattr(paths, "ROOT", paths.PACKAGED_ROOT)
     clear_caches()

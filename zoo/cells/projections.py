@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..utils.torch_internals import forward_hooks
+
 Parametrization = Callable[[Tensor], Tensor]
 """Maps a projection's weight to its matrix W, so that W has some property, such as being orthogonal, whatever the weight is."""
 
@@ -68,8 +70,11 @@ class Projection(nn.Module):
         return self.matrix.shape[1]
 
     def hold(self, mask: Tensor | None = None) -> None:
-        if self.parametrization or mask is not None:  # torch.export forbids an assignment that changes nothing
-            self.held_matrix, self.mask = self.matrix if self.parametrization else None, mask
+        held = (
+            self.parametrization is not None and not forward_hooks(self)[0]
+        )  # as that of prune, which sets the weight
+        if held or mask is not None:  # torch.export forbids an assignment that changes nothing
+            self.held_matrix, self.mask = self.matrix if held else None, mask
 
     def release(self) -> None:
         if self.held_matrix is not None or self.mask is not None:
@@ -80,14 +85,11 @@ class Projection(nn.Module):
             s = s * self.mask.to(s.dtype)
         if self.bias is not None:
             plus = add(self.along_channels(self.bias), plus)
-        if self.norm is None:
-            return self.product(s, plus)
-        product = self.product(s, None)
-        return add(self.normalised(product, self.norm).to(product.dtype), plus)
+        product = self.product(s, plus if self.norm is None else None)
+        return product if self.norm is None else add(self.normalised(product, self.norm).to(product.dtype), plus)
 
     def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
-        """Return W s + plus."""
-        raise NotImplementedError
+        raise NotImplementedError  # W s + plus
 
     def along_channels(self, vector: Tensor) -> Tensor:
         return along(vector, -1)

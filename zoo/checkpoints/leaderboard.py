@@ -137,5 +137,8 @@ def standing(cell: str) -> list[str]:
 
 
 def _reached(row: Row) -> str:
-    chance = ", no better than chance," if row.at_chance else ""
-    return row.text + ("" if row.step_us is None else f"{chance} and {significant(row.step_us)} µs per streamed step")
+    chance = ", no better than chance" if row.at_chance else ""
+    timed = (
+        "" if row.step_us is None else f"{',' if chance else ''} and {significant(row.step_us)} µs per streamed step"
+    )
+    return f"{row.text}{chance}{timed}"

@@ -175,8 +175,10 @@ class Results(Spec):
         kept = (e for e in getattr(self, field) if key(e) != key(evaluation))
         return self.model_copy(update={field: (*kept, evaluation)})
 
-    def of_weights(self, sha256: str) -> "Results":
-        """Return a copy without the evaluations of weights with another digest."""
+    def of_weights(self, sha256: str | None) -> "Results":
+        """Return a copy without the evaluations of weights with another digest. None: there are no weights; return all."""
+        if sha256 is None:
+            return self
         lists = {"evaluations": self.evaluations, "runtimes": self.runtimes}
         kept = {name: tuple(e for e in each if e.checkpoint_sha256 == sha256) for name, each in lists.items()}
         return self.model_copy(update=kept)
@@ -213,8 +215,7 @@ def read_current(folder: Path) -> tuple[Results, str | None]:
     """
     weights = folder / tensors.FILE
     sha256 = files.sha256(weights) if weights.is_file() else None
-    results = read(folder)
-    return (results if sha256 is None else results.of_weights(sha256)), sha256
+    return read(folder).of_weights(sha256), sha256
 
 
 def parse(path: Path) -> Results:

@@ -1,7 +1,8 @@
 """Reads safetensors files: the header and a check for finite values without torch, whole files with torch. Writes them."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,9 +35,9 @@ def header(path: Path) -> dict[str, Stored]:
     Raises CheckpointError if the file is missing or is not a safetensors file but, for example, a pickle, an error page, a
     Git LFS pointer or a damaged file.
     """
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
-    try:
+    with _reading(path):
         _check_names(path)
         with safe_open(path, framework="np") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118, no mapping
@@ -44,6 +45,15 @@ def header(path: Path) -> dict[str, Stored]:
         if unknown := sorted({tensor.dtype for tensor in tensors.values()} - DTYPES):
             raise ValueError(f"unknown dtype {unknown[0]}")
         return tensors
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn the errors of a block that reads a safetensors file into CheckpointError."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
     except (SafetensorError, ValueError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{path}: not a valid safetensors file ({error}).") from error
     except OSError as error:
@@ -81,16 +91,11 @@ def not_finite(path: Path) -> list[str]:
 
 def read_tensors(path: Path) -> "dict[str, Tensor]":
     """Return the tensors of a safetensors file by name, on the CPU. Raises the errors of `header`."""
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     header(path)
-    try:
+    with _reading(path):
         return load_file(path)
-    except (SafetensorError, ValueError) as error:
-        raise CheckpointError(f"{path}: not a valid safetensors file ({error}).") from error
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error}).") from error
 
 
 def widened(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":

@@ -198,7 +198,17 @@ class CharacterTokenizer(StreamTokenizer):
 
 
 class ByteTokenizer(CharacterTokenizer):
-    """A StreamTokenizer of the 256 bytes of UTF-8; byte b is written as the character of code point b."""
+    """A StreamTokenizer of the 256 bytes of UTF-8; byte b is written as the character of code point b.
+
+    Raises RequestError for a vocabulary with other characters.
+    """
+
+    def __init__(self, words: Sequence[str], max_words: int):
+        super().__init__(words, max_words)
+        if others := [word for word in self.words[len(RESERVED) :] if ord(word) > 255]:
+            raise RequestError(
+                f"A vocabulary of bytes must not have characters beyond U+00FF; it has {shown(others[0])}."
+            )
 
     @classmethod
     def every_byte(cls) -> "ByteTokenizer":

@@ -60,6 +60,8 @@ class Split:
 
         x is padded to the longest sequence of the split; `batch` pads only to the longest of the batch.
         """
+        if isinstance(index, slice):
+            raise RequestError("A split has no slices. Use batch(torch.arange(START, STOP)) for several examples.")
         if not -len(self) <= index < len(self):
             raise IndexError(f"The split has {len(self)} examples, so there is no example {index}.")
         x, y, lengths = self.batch(torch.tensor([index]))

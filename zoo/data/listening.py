@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import RequestError
+from ..errors import RequestError, shown
 from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
 from ..networks.stream import Stream
@@ -71,9 +71,9 @@ class Listener:
             )
         if not network.interface.outputs:
             raise no_head(network)
-        if not math.isfinite(quiet):
-            raise RequestError(f"The level of quiet frames must be a finite number of dB; got {quiet}.")
-        early, pause = plain(early), plain(pause)
+        quiet, early, pause = plain(quiet), plain(early), plain(pause)
+        if type(quiet) not in (int, float) or not math.isfinite(quiet):
+            raise RequestError(f"The level of quiet frames must be a finite number of dB; got {shown(quiet)}.")
         counts = [pause] if early is None else [early, pause]
         if any(type(count) is not int for count in counts) or not 0 < counts[0] <= pause or early == pause:
             raise RequestError(

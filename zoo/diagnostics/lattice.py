@@ -31,7 +31,7 @@ LOSSES = ("last", "all")
 
 
 def lattice(
-    config: Config, *, runs: int = 1000, steps: int = 10, seed: int = 0, biases: bool = True,
+    config: Config, *, runs: int = 200, steps: int = 10, seed: int = 0, biases: bool = True,
     dtype: torch.dtype = torch.float32, report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Result:  # fmt: skip
     """Compute gradient norms at every node of `runs` untrained networks of a config's architecture, whatever its task.

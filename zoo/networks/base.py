@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..cells.projections import Projection
 from ..checkpoints.tokenizer import Tokenizer
 from ..errors import RequestError, SizeError, first_line, shown
 from ..registry.schema import STREAMS, Config, Interface
 from ..utils import import_object
-from ..utils.torch_internals import within_compiled
+from ..utils.torch_internals import parameters, within_compiled
 
 NETWORKS = {
     "sequence": "recurrent.RecurrentNetwork",
@@ -67,6 +68,16 @@ def refuse_large(network: ConfiguredModule, hint: str = "") -> None:
     size = sum(p.numel() for p in network.parameters())
     if size > MAX_PARAMETERS:
         raise SizeError(f"{network.config.name} has {size:,} parameters, more than {MAX_PARAMETERS:,}{hint}.")
+
+
+def refuse_computed_weights(network: ConfiguredModule) -> None:
+    """Raise RequestError if a hook or a parametrization of torch.nn.utils computes a weight of the network."""
+    for name, module in network.named_modules():
+        if isinstance(module, Projection | nn.Linear | nn.Embedding) and "weight" not in parameters(module):
+            raise RequestError(
+                f"{network.config.name}: the weight of {name} is computed from other tensors. Call torch.nn.utils.prune.remove or "
+                "torch.nn.utils.parametrize.remove_parametrizations first."
+            )
 
 
 def unwrapped(network: Any) -> Any:

@@ -23,19 +23,25 @@ EPSILON = torch.finfo(torch.float32).eps
 """What RMS norm adds to the mean square, in every dtype."""
 
 
-class BatchNorm(nn.Module):
-    """Batch normalisation of x, (n, channels). Unlike nn.BatchNorm1d, it stores no num_batches_tracked in checkpoints."""
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalisation of x, (n, channels). Unlike nn.BatchNorm1d, it stores no num_batches_tracked in checkpoints.
+
+    The class is torch's, so that torch.optim.swa_utils.update_bn finds it.
+    """
 
     def __init__(self, channels: int):
-        super().__init__()
-        self.weight, self.bias = (nn.Parameter(torch.empty(channels)) for _ in range(2))
-        self.register_buffer("running_mean", torch.empty(channels))
-        self.register_buffer("running_var", torch.empty(channels))
+        super().__init__(channels)
+        self.num_batches_tracked = None
+        self.batches = 0  # since reset_running_stats, which update_bn calls
 
-    def reset_parameters(self) -> None:
-        """Set the scales to one, the shifts to zero, and the running statistics to those of standard normal values."""
-        for tensor, value in ((self.weight, 1.0), (self.running_var, 1.0), (self.bias, 0.0), (self.running_mean, 0.0)):
+    def reset_running_stats(self) -> None:
+        """Set the running statistics to those of standard normal values."""
+        self.batches = 0
+        for tensor, value in ((self.running_var, 1.0), (self.running_mean, 0.0)):
             nn.init.constant_(tensor, value)  # type: ignore[arg-type]
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        nn.Module._load_from_state_dict(self, *args)  # that of nn.BatchNorm1d adds num_batches_tracked
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the normalised x. Raises RequestError for one example in training, whose variance is not defined."""
@@ -43,7 +49,13 @@ class BatchNorm(nn.Module):
             raise RequestError(
                 "Batch normalisation cannot train on a single vector. Use batches of two sequences or more."
             )
-        return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.training)  # type: ignore[arg-type]
+        momentum = self.momentum
+        if self.training and momentum is None:  # the running statistics are means of all batches
+            self.batches += 1
+            momentum = 1 / self.batches
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, self.training, momentum or 0.0, self.eps
+        )
 
 
 class Norm(nn.Module):

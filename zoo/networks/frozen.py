@@ -7,6 +7,7 @@ from torch import nn
 
 from ..cells.projections import Conv, Dense, Diagonal, Projection
 from ..errors import CheckpointError, RequestError
+from .base import refuse_computed_weights
 from .layer import Direction
 from .network import Network
 
@@ -17,12 +18,14 @@ def frozen(network: Network) -> Network:
 
     Each parametrized matrix is computed in float64 and stored as the weight. A projection that is a product of rotations or
     Fourier transforms becomes a Dense. The copy of a network in float16 or bfloat16, which could not hold these matrices, is
-    in float32. Raises RequestError for a network on the meta device.
+    in float32. Raises RequestError for a network on the meta device, and for one whose weights hooks or parametrizations of
+    torch.nn.utils compute.
     """
     if network.device.type == "meta":
         raise RequestError(
             f"{network.config.name} is on the meta device, where it has no weights. Load it onto another."
         )
+    refuse_computed_weights(network)
     dtype = torch.promote_types(network.dtype, torch.float32)
     copied = copy.deepcopy(network).to("cpu", torch.float64).eval().requires_grad_(False)
     for direction in [module for module in copied.modules() if isinstance(module, Direction)]:

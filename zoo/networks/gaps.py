@@ -5,6 +5,7 @@ from torch import Tensor
 
 from ..cells.properties import cells_with
 from ..errors import RequestError
+from ..utils.torch_internals import is_mapped
 from .layer import Direction
 from .network import is_strided, shape_text
 
@@ -13,7 +14,8 @@ def checked_gaps(dt: Tensor, direction: Direction, cell: str, shape: torch.Size,
     """Return dt, the times between inputs, on the device of the weights of `direction`, with 1 beyond each sequence's end.
 
     cell: the cell's name. shape: (batch,) or (batch, time). lengths: (batch,). Raises RequestError if the cell does not use
-    dt, or if dt has another shape or is not positive and finite.
+    dt, or if dt has another shape or is not positive and finite, also in the dtype of the weights. Within
+    torch.func.vmap and an export the values are not checked.
     """
     if not direction.cell.uses_time_gaps:
         raise RequestError(
@@ -26,8 +28,11 @@ def checked_gaps(dt: Tensor, direction: Direction, cell: str, shape: torch.Size,
     dt = dt.to(direction.input.weight.device)
     if lengths is not None:
         dt = torch.where(torch.arange(shape[1], device=dt.device) < lengths[:, None], dt, 1)
-    if not torch.compiler.is_exporting() and not bool(((dt > 0) & dt.isfinite()).all()):
+    if torch.compiler.is_exporting() or is_mapped(dt):
+        return dt
+    dtype = direction.input.weight.dtype
+    if not bool(((dt > 0) & dt.to(dtype).isfinite()).all()):
         raise RequestError(
-            f"dt must be positive and finite; got values from {float(dt.min()):g} to {float(dt.max()):g}."
+            f"dt must be positive and finite in {dtype}; got values from {float(dt.min()):g} to {float(dt.max()):g}."
         )
     return dt

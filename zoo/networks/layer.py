@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ..cells.base import Cell, RawInputCell, State, matched
 from ..cells.projections import Projection, ProjectionFactory
 from ..utils.shapes import unsqueeze_to
+from ..utils.torch_internals import is_mapped
 from .block import Block, CausalConvolution
 from .graph_scan import loop, while_running
 
@@ -149,7 +150,7 @@ class Direction(nn.Module):
             return self.exported_scan(x, state, lengths, dt)
         # unbound once: indexing a (time, ...) tensor in the loop would make its gradient out of `time` zero-filled copies
         prepared = [part.unbind(0) for part in self.prepare(x, dt)]
-        shortest = len(x) if lengths is None else int(lengths.min())
+        shortest = len(x) if lengths is None else 0 if is_mapped(lengths) else int(lengths.min())
         outputs: list[Tensor] = []
         with self.hold_projections(x[0]):
             for t, x_t in enumerate(zip(*prepared, strict=True)):

@@ -5,6 +5,7 @@ forward, in recurrent.py, which runs first.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from numbers import Integral
@@ -22,6 +23,7 @@ from ..registry import load_registry
 from ..registry.schema import Architecture, Config, ConvHead, Interface
 from ..utils.arguments import plain
 from ..utils.shapes import unsqueeze_to
+from ..utils.torch_internals import is_mapped
 from .pretrained import PretrainedMixin
 
 AUTOCAST = (torch.float32, torch.float16, torch.bfloat16)
@@ -175,7 +177,7 @@ class Network(PretrainedMixin):
         if isinstance(head, nn.Linear):
             nn.init.xavier_uniform_(head.weight)
             nn.init.zeros_(head.bias)
-        self.head, self.config = head, config  # type: ignore[assignment]
+        self.head, self.config = head.train(self.training), config  # type: ignore[assignment]
 
     def _check_dtype(self, x: Tensor) -> None:
         """Raise RequestError unless x is a dense tensor of the network's dtype (tokens: integers) and on its device."""
@@ -215,12 +217,12 @@ def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
     names, outputs = (tuple(classes), len(classes)) if named else ((), classes)  # type: ignore[arg-type]
     if named and not names:
         raise RequestError("A head cannot have 0 outputs. For a network without a head, pass 0, not an empty list.")
-    if repeated := next((name for i, name in enumerate(names) if name in names[:i]), None):
-        raise RequestError(f"A head cannot have two classes called {shown(repeated)}.")
     try:
         interface = Interface(**{**config.interface.model_dump(), "outputs": outputs, "classes": names})
     except ValidationError as error:
         raise RequestError(f"A head cannot have {shown(outputs)} outputs: {faults(error)}") from error
+    if repeated := next((name for name, count in Counter(names).items() if count > 1), None):
+        raise RequestError(f"A head cannot have two classes called {shown(repeated)}.")
     return config.model_copy(update={"name": config.architecture.prefix, "interface": interface})
 
 
@@ -230,6 +232,10 @@ def with_dropout(config: Config, dropout: float | None, recurrent_dropout: float
     rates = {name: plain(rate) for name, rate in given.items() if rate is not None}
     try:
         architecture = Architecture(**{**config.architecture.model_dump(), **rates})
+        if rates.get("dropout") and architecture.layers == 1 and architecture.block is None:
+            raise RequestError(
+                f"{config.name} has one layer, and dropout lies between layers. Use recurrent_dropout, or leave out dropout."
+            )
         return config.model_copy(update={"architecture": architecture})
     except ValidationError as error:
         raise RequestError(f"{config.name} cannot have this dropout: {faults(error)}") from error
@@ -253,8 +259,24 @@ def wrong_state(name: str, batch: int) -> str:
     )
 
 
+def is_state(state: object, shapes: list[list[torch.Size]]) -> bool:
+    """Return whether `state` has, for each layer, a tuple of dense tensors of numbers of these shapes."""
+    try:
+        # torch's (h, c), each (layers, batch, units), would pass for the states of as many layers as states
+        return (
+            isinstance(state, tuple | list)
+            and [[s.shape for s in states] for states in state] == shapes
+            and all(isinstance(states, tuple | list) for states in state)
+            and all(s.is_floating_point() and is_strided(s) for states in state for s in states)
+        )
+    except (TypeError, AttributeError):  # not tuples of tensors
+        return False
+
+
 def check_tokens(name: str, tokens: Tensor, embedding: nn.Embedding) -> None:
     """Raise RequestError unless every token, of the input of the network `name`, has a row in `embedding`."""
+    if tokens.is_meta:
+        return
     if tokens.min() < 0 or tokens.max() >= len(embedding.weight):
         raise RequestError(
             f"{name} takes tokens from 0 to {len(embedding.weight) - 1}; got {int(tokens.min())} to {int(tokens.max())}."
@@ -273,8 +295,11 @@ def valid_lengths(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int
     """Return `lengths`, (batch, *parts), as torch.int64 on the device of x, (batch, time, ...); None if they are invalid.
 
     Valid lengths are positive integers, and those of one sequence add up to at most `time`. parts: (2,) if every sequence has
-    two lengths, of a story and a question; else nothing.
+    two lengths, of a story and a question; else nothing. Within torch.func.vmap and an export the values are not checked. Raises RequestError if x is on the meta device, where steps cannot be compared with
+    lengths.
     """
+    if lengths is not None and x.is_meta:
+        raise RequestError("A network on the meta device takes no lengths, for they have no values there.")
     try:
         tensor = torch.as_tensor(lengths, device=x.device)
     except (TypeError, ValueError, RuntimeError):
@@ -285,7 +310,7 @@ def valid_lengths(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int
     if odd or tensor.shape != (*x.shape[:1], *parts):
         return None
     tensor = tensor.long()
-    if torch.compiler.is_exporting():  # lengths have no values during an export
+    if torch.compiler.is_exporting() or is_mapped(tensor):
         return tensor
     steps = x.shape[1]
     fits = tensor.min() >= 1 and tensor.max() <= steps and tensor.reshape(len(x), -1).sum(1).max() <= steps

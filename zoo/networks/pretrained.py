@@ -29,6 +29,7 @@ from .base import (
     flush_denormals,
     meta_network,
     network_class,
+    refuse_computed_weights,
     refuse_large,
     resolve_device,
     resolve_dtype,
@@ -76,12 +77,14 @@ def save(network: ConfiguredModule, folder: Path) -> None:
     No file takes the place of an older one until all are on the disk.
 
     Raises CheckpointError if the network's tensors, head, input scale, dropout or zoneout are not those of its config, or a value
-    is infinite or NaN; RequestError for a network on the meta device; and OSError.
+    is infinite or NaN; RequestError for a network on the meta device, or whose weights hooks or parametrizations compute; and
+    OSError.
     """
     if network.device.type == "meta":
         raise RequestError(
             f"{network.config.name} is on the meta device, where it has no weights to save. Load it onto another."
         )
+    refuse_computed_weights(network)
     expected = meta_network(network.config)
     maps, expected_maps = _plain_maps(network), _plain_maps(expected)
     if maps.keys() == expected_maps.keys() and maps != expected_maps:
@@ -136,7 +139,7 @@ class PretrainedMixin(ConfiguredModule):
 
     @classmethod
     def from_pretrained(
-        cls, name_or_path: str, *, revision: str | None = None, device: torch.device | str | None = None,
+        cls, name_or_path: str | os.PathLike[str], *, revision: str | None = None, device: torch.device | str | None = None,
         dtype: torch.dtype | str | None = None, allow_large: bool = False, classes: int | Sequence[str] | None = None,
     ) -> Self:  # fmt: skip
         """Return a network with weights, in eval mode: of the registry, of a folder, or of a repository (org/name) on the Hub.

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from ..cells.projections import Projection
 from ..errors import RequestError, shown
 from ..registry.schema import Config
-from ..utils.torch_internals import children, compiling_to_run
+from ..utils.torch_internals import children, compiling_to_run, is_mapped
 from .gaps import checked_gaps
 from .kernels import streaming
 from .layer import Direction, LayerInput, LazyEmbedding, stacked
-from .network import check_batch, is_strided, mask, mean_of_sum, shape_text, sum_over_time, valid_lengths, wrong_state
+from .network import check_batch, is_state, mask, mean_of_sum, shape_text, sum_over_time, valid_lengths, wrong_state
 from .outputs import LayerOutputs
 from .segments import Run, Segments, checked_resets, reset_where
 from .stack import LayerRecord, NetworkState, SequenceNetwork
@@ -71,7 +71,7 @@ class RecurrentNetwork(SequenceNetwork):
             return self._run_segments(self.resume, x, state, lengths, resets, dt, self.interface.readout == "every")
         top, final, lengths = self._run(x, state, lengths, dt)
         if self.interface.readout == "mean":
-            return self.head(self._flat(mean_of_sum(*final[-1]).to(stacked(top.steps).dtype))), final
+            return self.head(self._flat(mean_of_sum(*final[-1]).to(top.steps[-1].dtype))), final
         return self._logits(self._readout(top, lengths), lengths), final
 
     def projections_per_step(self) -> Iterator[Projection]:
@@ -83,7 +83,7 @@ class RecurrentNetwork(SequenceNetwork):
 
     def _pooled(self, x: Tensor, lengths: Tensor | None, dt: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         layer_input, lengths = self._check(x, lengths)
-        gaps = None if dt is None else self._check_gaps(dt, x.shape[:2], lengths)
+        gaps = self._check_gaps(dt, x.shape[:2], lengths)
         last_only = self.interface.readout == "last"
         top, _ = self.stack.run(layer_input, self.stack.zero_state(layer_input), lengths, last_only, gaps)
         return self._readout(top, lengths), lengths
@@ -113,7 +113,7 @@ class RecurrentNetwork(SequenceNetwork):
         """Return the top layer's outputs, the final states as `encode` returns them, and the checked lengths."""
         layer_input, lengths = self._check(x, lengths)
         state = self._check_state_of(state, x)
-        gaps = None if dt is None else self._check_gaps(dt, x.shape[:2], lengths)
+        gaps = self._check_gaps(dt, x.shape[:2], lengths)
         top, final = self.stack.run(layer_input, state[: len(self.layers)], lengths, dt=gaps)
         if self.interface.readout == "mean":
             steps = mask(stacked(top.steps).transpose(0, 1), lengths)
@@ -162,7 +162,7 @@ class RecurrentNetwork(SequenceNetwork):
         """Return the input of the head, the LayerOutputs of every layer from the first up, and the checked lengths."""
         layer_input, lengths = self._check(x, lengths)
         layer_input = layer_input.vectors() if isinstance(layer_input, LazyEmbedding) else layer_input
-        gaps = None if dt is None else self._check_gaps(dt, x.shape[:2], lengths)
+        gaps = self._check_gaps(dt, x.shape[:2], lengths)
         start, records = self._check_state_of(state, x)[: len(self.layers)], list[LayerOutputs]()
         top, _ = self.stack.scan_layers(layer_input, start, lengths, Direction.scan, records, dt=gaps)
         return self._readout(top, lengths), records, lengths
@@ -188,6 +188,7 @@ class RecurrentNetwork(SequenceNetwork):
         self,
         x: Tensor,  # (batch, *input), or tokens (batch,)
         state: NetworkState | None = None,
+        *,
         resets: Tensor | None = None,  # (batch,), bool: True for a sequence that begins with this step
         dt: Tensor | None = None,  # (batch,), the time since the step before (default: 1), see forward
     ) -> tuple[Tensor, NetworkState]:
@@ -200,7 +201,7 @@ class RecurrentNetwork(SequenceNetwork):
         """
         if compiling_to_run():
             # one call of the compiled code is faster than what dynamo makes of it
-            return torch.compiler.disable(self.step)(x, state, resets, dt)
+            return torch.compiler.disable(self.step)(x, state, resets=resets, dt=dt)
         if resets is not None:
             state = self._check_step(x, state)
             state = reset_where(checked_resets(resets, x.shape[:1], self.device), self.initial_state(x.shape[0]), state)
@@ -211,7 +212,7 @@ class RecurrentNetwork(SequenceNetwork):
             if new_state is not None:
                 return self.head(new_state[-1][0]) if logits is None else logits, new_state
         state = self._check_step(x, state)
-        gaps = None if dt is None else self._check_gaps(dt, x.shape[:1], None)
+        gaps = self._check_gaps(dt, x.shape[:1], None)
         x_t = x if self.embedding is None else self._lookup(x, self.embedding).vectors()
         if not reads_mean:
             h, logits, new_state = self._step(x_t, state, self.head, gaps)
@@ -301,17 +302,21 @@ class RecurrentNetwork(SequenceNetwork):
         if compiling_to_run():  # dynamo would compile anew for each pattern of resets
             every = torch.compiler.disable(self._run_segments)
             return every(run, x, state, lengths, resets, dt, every_step)
+        if torch.compiler.is_exporting() or is_mapped(x) or is_mapped(resets):
+            raise RequestError("Neither torch.export nor torch.func.vmap can have resets. Leave them out.")
         lengths = self._checked_lengths(x, lengths)
         lengths = torch.full(x.shape[:1], x.shape[1], device=x.device) if lengths is None else lengths
         segments = Segments(checked_resets(resets, x.shape[:2], x.device), lengths)
         begin = segments.begin(self.initial_state, self._check_state_of(state, x))
         block = self.config.architecture.block
         means_of_all = self.training and block is not None and block.norm == "batch"
-        gaps = None if dt is None else self._check_gaps(dt, x.shape[:2], lengths)
+        gaps = self._check_gaps(dt, x.shape[:2], lengths)
         return segments.run(run, x, begin, every_step, gaps, together=means_of_all)
 
-    def _check_gaps(self, dt: Tensor, shape: torch.Size, lengths: Tensor | None) -> Tensor:
-        """Return dt on the network's device. Raises RequestError as `checked_gaps` does."""
+    def _check_gaps(self, dt: Tensor | None, shape: torch.Size, lengths: Tensor | None) -> Tensor | None:
+        """Return dt on the network's device, or None if it is None. Raises RequestError as `checked_gaps` does."""
+        if dt is None:
+            return None
         return checked_gaps(dt, self.layers[0].forward_direction, self.config.architecture.cell, shape, lengths)
 
     def _check_step(self, x: Tensor, state: NetworkState | None) -> NetworkState:
@@ -336,16 +341,7 @@ class RecurrentNetwork(SequenceNetwork):
             expected = key, [[s.shape for s in states] for states in self.initial_state(batch)]
             if not torch.compiler.is_exporting():  # kept, because every step of a stream asks
                 self._state_shapes = expected
-        try:
-            # torch's (h, c), each (layers, batch, units), would pass for the states of as many layers as states
-            fits = isinstance(state, tuple | list) and [[s.shape for s in states] for states in state] == expected[1]
-            fits = fits and all(
-                isinstance(states, tuple | list) and all(s.is_floating_point() and is_strided(s) for s in states)
-                for states in state
-            )
-        except (TypeError, AttributeError):  # not a tuple of tuples of tensors
-            fits = False
-        if not fits:
+        if not is_state(state, expected[1]):
             raise RequestError(wrong_state(self.config.name, batch))
         if devices := {str(s.device) for states in state for s in states if s.device != self.device}:
             raise RequestError(

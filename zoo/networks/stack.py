@@ -115,6 +115,8 @@ class Stack:
                 f"{self.config.name} cannot have checkpoint_every={every}: the network must have one direction, no recurrent "
                 f"dropout and no batch norm, and tbptt_steps, if set, must divide {every}."
             )
+        if torch_internals.transforms_active():
+            raise RequestError("torch.func does not work with checkpoint_every. Set checkpoint_every to None.")
         parts = []
         for begin in range(0, x.shape[1], every):
             if tbptt_steps and begin:
@@ -289,7 +291,7 @@ class SequenceNetwork(Network):
         return x if (mean, std) == (0.0, 1.0) else (x - mean) / std
 
     def _lookup(self, tokens: Tensor, embedding: nn.Embedding) -> LazyEmbedding:
-        unreadable = torch.compiler.is_exporting() or torch_internals.transforms_active()
+        unreadable = torch.compiler.is_exporting() or torch_internals.is_mapped(tokens)
         if not unreadable:
             check_tokens(self.config.name, tokens, embedding)
         return LazyEmbedding(embedding, tokens)

@@ -9,6 +9,7 @@ from ..cells.projections import Projection
 from ..errors import RequestError
 from ..registry.schema import Config
 from ..utils.shapes import unsqueeze_to
+from ..utils.torch_internals import is_mapped
 from .layer import Layer, stacked
 from .network import mask, valid_lengths
 from .stack import SequenceNetwork, Stack, make_layers
@@ -79,7 +80,7 @@ class StoryReader(SequenceNetwork):
 
 def _longest(lengths: Tensor, x: Tensor) -> int:
     """Return the largest of `lengths`; during an export, when they have no values, the number of time steps of x."""
-    return x.shape[1] if torch.compiler.is_exporting() else int(lengths.max())
+    return x.shape[1] if torch.compiler.is_exporting() or is_mapped(lengths) else int(lengths.max())
 
 
 def _take(x: Tensor, times: Tensor) -> Tensor:

@@ -73,6 +73,7 @@ class Stream:
         self,
         x: Tensor,  # (batch, *input), or tokens (batch,)
         state: Tensor | None = None,  # (rows, batch, units)
+        *,
         resets: Tensor | None = None,  # (batch,), bool: True for a sequence that begins with this step
     ) -> tuple[Tensor, Tensor]:
         """Take one time step: return the logits, (batch, outputs), and the new state.
@@ -89,6 +90,7 @@ class Stream:
         self,
         x: Tensor,  # (batch, time, *input), or tokens (batch, time)
         state: Tensor | None = None,  # (rows, batch, units)
+        *,
         resets: Tensor | None = None,  # (batch, time), bool: True where a sequence begins
     ) -> tuple[Tensor, Tensor]:
         """Take several time steps in one call: return the logits after each, (batch, time, outputs), and the new state.

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from ..errors import RequestError, faults, shown
 from ..registry.schema import Architecture, Config, Interface
+from ..utils.arguments import plain
+from .base import refuse_computed_weights
 from .builder import STEPS, build
 from .recurrent import RecurrentNetwork
 
@@ -30,14 +32,17 @@ def from_torch(layers: nn.RNNBase, outputs: int, *, seed: int = 0) -> RecurrentN
     """
     cell = CELLS.get(type(layers))
     if cell is None or layers.proj_size:
-        raise RequestError(f"from_torch takes an nn.LSTM, nn.GRU or nn.RNN without proj_size; got {shown(layers)}.")
+        raise RequestError(
+            "from_torch takes an nn.LSTM, nn.GRU or nn.RNN itself, no subclass, without proj_size and parametrizations; got "
+            f"{shown(layers)}."
+        )
     options = {"gru": {"reset": "after"}, "rnn": {"activation": getattr(layers, "nonlinearity", "")}}.get(cell, {})
     try:
         architecture = Architecture(
             cell=cell, options=options, layers=layers.num_layers, units=layers.hidden_size, dropout=float(layers.dropout),
             bidirectional="concat" if layers.bidirectional else None,
         )  # fmt: skip
-        interface = Interface(input=(layers.input_size,), steps=STEPS, outputs=outputs, readout="last")
+        interface = Interface(input=(layers.input_size,), steps=STEPS, outputs=plain(outputs), readout="last")
     except ValidationError as error:
         raise RequestError(f"No network can have these layers and outputs: {faults(error)}") from error
     config = Config(name=f"{architecture.prefix}-torch", architecture=architecture, interface=interface)
@@ -66,7 +71,8 @@ def from_torch(layers: nn.RNNBase, outputs: int, *, seed: int = 0) -> RecurrentN
 def to_torch(network: RecurrentNetwork) -> nn.RNNBase:
     """Return an nn.LSTM, nn.GRU or nn.RNN, batch first and in eval mode, with the outputs of the network's layers.
 
-    Embedding, standardisation and head are left out. Raises RequestError for networks whose equations torch does not have.
+    Embedding, standardisation and head are left out. Raises RequestError for networks whose equations torch does not have,
+    and for those whose weights hooks or parametrizations of torch.nn.utils compute.
     """
     if not isinstance(network, RecurrentNetwork):
         raise RequestError(f"to_torch takes a RecurrentNetwork; got {shown(network)}.")
@@ -82,6 +88,7 @@ def to_torch(network: RecurrentNetwork) -> nn.RNNBase:
         raise RequestError(
             f"{network.config.name} resets before the recurrent product, nn.GRU after it: only reset=after can be converted."
         )
+    refuse_computed_weights(network)
     inputs = spec.embedding.size if spec.embedding else interface.input[0]
     options = {"nonlinearity": spec.options.get("activation", "tanh")} if spec.cell == "rnn" else {}
     layers: nn.RNNBase = kinds[spec.cell](

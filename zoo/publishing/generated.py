@@ -15,7 +15,7 @@ from typing import Any
 from .. import registry
 from ..checkpoints import configs, results
 from ..diagnostics import drawing
-from ..errors import ZooError
+from ..errors import RequestError, ZooError
 from ..networks import sizes
 from ..registry import catalogue, lock
 from ..utils import files, paths
@@ -93,11 +93,11 @@ def _filled(text: str, parts: Mapping[str, Callable[[], str | None]]) -> str:
 
 
 def _replaced(text: str, mark: str, content: str) -> str:
-    """Return `text`, which has the mark, with `content` between it and END. Raises ValueError if END does not follow."""
+    """Return `text`, which has the mark, with `content` between it and END. Raises RequestError if END does not follow."""
     before, _, rest = text.partition(mark)
     old, found_end, after = rest.partition(END)
     if not found_end or re.search(MARK.format(r"\w+"), old):
-        raise ValueError(
+        raise RequestError(
             f"{mark} is not followed by {END}, so the text after it would be lost. Add {END} after the part."
         )
     return f"{before}{mark}\n{content}\n{END}{after}"

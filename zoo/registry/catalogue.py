@@ -14,7 +14,7 @@ from ..cells import cell_row
 from ..cells.properties import cells_with
 from ..errors import CheckpointError, RequestError, UnknownNameError, faults, shown
 from ..utils import paths
-from ..utils.arguments import check_name, flag_of, matching, text_of, texts_of
+from ..utils.arguments import check_name, matching, plain, text_of, texts_of
 from . import index, lock, reader
 from .schema import Config, Dataset, Interface, Model, Paper, Pin, Recipe, Registry, Task
 
@@ -139,10 +139,11 @@ def list_models(
     return only models with (True) or without (False) published weights. Raises UnknownNameError for an unknown task or
     cell.
     """
-    known, pretrained = summaries(), flag_of("pretrained", pretrained)
+    known, pretrained = summaries(), _checked_pretrained(pretrained)
     if task is not None and all(model.task != task for model in known.values()):
         check_name("task", task, load_registry().all_tasks)
-    if cell is not None:
+    if cell is not None and all(model.cell != cell for model in known.values()):
+        load_registry()  # which may declare the cell
         cell_row(cell)
     return index.select(known, pattern, exclude, task, cell, pretrained)
 
@@ -156,7 +157,7 @@ def list_cells(
     properties: only cells that have all of these (the keys of zoo.cells.properties.PROPERTIES); raises UnknownNameError for
     another word. pretrained: only cells of which some model has (True), or none has (False), published weights.
     """
-    pretrained = flag_of("pretrained", pretrained)
+    pretrained = _checked_pretrained(pretrained)
     load_registry()  # whose own cells are rows of CELLS from then on
     with_weights = {model.cell for model in summaries().values() if model.pretrained}
     cells = matching(sorted(cells_with(*texts_of("A property", properties))), pattern, exclude)
@@ -170,7 +171,15 @@ def list_tasks(
 
     pretrained: only tasks for which some model has (True), or none has (False), published weights.
     """
-    pretrained = flag_of("pretrained", pretrained)
+    pretrained = _checked_pretrained(pretrained)
     with_weights = {model.task for model in summaries().values() if model.pretrained}
     tasks = matching(sorted(load_registry().all_tasks), pattern, exclude)
     return [name for name in tasks if pretrained in (None, name in with_weights)]
+
+
+def _checked_pretrained(value: object) -> bool | None:
+    """Return `value`, True, False or None. Raises RequestError for others."""
+    given = plain(value)
+    if given is not None and not isinstance(given, bool):
+        raise RequestError(f"pretrained must be True, False or None; got {shown(value)}.")
+    return given

@@ -14,6 +14,9 @@ from ..utils import paths
 from ..utils.arguments import matching
 from .metrics import Target
 
+FILE = ("cards", "lock.json")
+"""The lock, below the root."""
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -33,7 +36,7 @@ class Summary:
 def read() -> dict[str, Summary] | None:
     """Return the summary of every model by name, sorted; None if the lock's index is missing or out of date."""
     try:
-        lock = json.loads(paths.path("cards", "lock.json").read_bytes())
+        lock = json.loads(paths.path(*FILE).read_bytes())
         return summaries(lock) if lock["index"]["registry_sha256"] == registry_sha256() else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None  # the strict readers of the lock and the registry say what is wrong

@@ -13,11 +13,10 @@ from pydantic import Field, ValidationError
 
 from ..errors import RegistryError, faults
 from ..utils import files, paths
+from .index import FILE as FILE
 from .metrics import Target
 from .schema import Key, Pin, Seq, Sha256, Spec, Text
 from .schema.base import Percent
-
-FILE = ("cards", "lock.json")
 
 
 class Counts(Spec):
@@ -57,6 +56,11 @@ class Lock(Spec):
     weights: dict[Key, Pin] = {}
     """By model: the pin of its published checkpoint, which has the digest and size of each file."""
     index: Index | None = None
+
+    @property
+    def commits(self) -> dict[str, str | None]:
+        """The pinned commit of every pinned repository, by org/name; None for one that is not pushed yet."""
+        return {pin.repo: pin.revision for pin in self.weights.values()}
 
 
 def read(path: Path) -> Lock:

@@ -62,14 +62,16 @@ class RidgeUpdater:
         if processes > 1:
             raise TrainingError(f"Ridge regression runs in one process, not in {processes}. Leave out the launcher.")
         self.network, self.penalty, self.target, self.lr = network, penalty, target, 1.0
-        self.optimizer = Sums(network.head.in_features + 1, network.head.out_features)
+        self.reset_optimizer()
 
     def reset_optimizer(self) -> None:
         """Set X^T X and X^T Y to zero."""
         self.optimizer = Sums(self.network.head.in_features + 1, self.network.head.out_features)
 
     @torch.no_grad()
-    def update(self, x: Tensor, y: Tensor, lengths: Tensor | None = None, state: NetworkState | None = None) -> Update:
+    def update(
+        self, x: Tensor, y: Tensor, lengths: Tensor | None = None, *, state: NetworkState | None = None
+    ) -> Update:
         """Add a batch to the sums from which `solve` computes the head, with the network in eval mode.
 
         x, y, lengths: as in Updater.update. The returned loss and metric are those of the head before `solve`. Raises

@@ -68,7 +68,7 @@ class State:
             tensors = {name: tensor.clone() for name, tensor in read_tensors(path).items()}
             if not torch.equal(tensors.pop("sha256"), _digest(tensors)):
                 raise CheckpointError(f"{path} is damaged: its content does not have the stored digest (sha256).")
-            facts = json.loads(bytes(tensors["facts"].tolist()))
+            facts = json.loads(tensors["facts"].numpy().tobytes())
             optimizer: dict[int, dict[str, Tensor]] = {}
             for key, value in _below("optimizer.", tensors).items():
                 index, _, slot = key.partition(".")
@@ -97,7 +97,7 @@ def _digest(tensors: Mapping[str, Tensor]) -> Tensor:
     content = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         content.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
-        content.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        content.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return torch.frombuffer(bytearray(content.digest()), dtype=torch.uint8)
 
 

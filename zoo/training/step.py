@@ -195,13 +195,14 @@ class Updater:
         x: Tensor,  # (batch, time, *input): this process's share of the batch
         y: Tensor,  # classes or values, as in evaluation.score
         lengths: Tensor | None = None,  # (batch,)
-        before_clipping: Callable[[], None] | None = None,
+        *,
         state: NetworkState | None = None,
+        before_clipping: Callable[[], None] | None = None,
     ) -> Update:
         """Make one optimizer step, in train mode, on the mean loss of a batch, and return what the step measured.
 
-        before_clipping: called after the backward pass, before the gradients are clipped. state: Update.state of the previous
-        update, if x continues its sequences (Split.stream); gradients do not flow back beyond it.
+        state: Update.state of the previous update, if x continues its sequences (Split.stream); gradients do not flow back
+        beyond it. before_clipping: called after the backward pass, before the gradients are clipped.
         """
         self.model.train()
         final = None

@@ -35,14 +35,6 @@ def texts_of(title: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def flag_of(title: str, value: object) -> bool | None:
-    """Return `value`, True, False or None. Raises RequestError for others. title: as for `text_of`."""
-    given = plain(value)
-    if given is not None and not isinstance(given, bool):
-        raise RequestError(f"{title} must be True, False or None; got {shown(value)}.")
-    return given
-
-
 def plain(value: Any) -> Any:
     """Return a number or an array of NumPy as a number or a list of Python's, and anything else as it is."""
     return value.tolist() if type(value).__module__ == "numpy" else value

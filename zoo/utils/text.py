@@ -45,7 +45,7 @@ def ahead_text(*horizons: int | str) -> str:
 def size_text(count: int) -> str:
     """Return a number of bytes with a unit, such as 1.5 MB."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= scale:
+        if count >= scale * (1 if unit == "kB" else 0.99995):  # 999,999 bytes are 1.0 MB, not 1000.0 kB
             return f"{count / scale:.1f} {unit}"
     return f"{count} B"
 
@@ -78,7 +78,8 @@ def _secrets() -> list[str]:
 
 
 def significant(value: float) -> str:
-    """Return a number with three significant digits, without an exponent, and with commas between thousands."""
-    if value >= 100 or value == 0:
+    """Return a number with three significant digits, or all of its whole part if that has more; without an exponent."""
+    rounded = abs(float(f"{value:.3g}"))  # 99.96 is 100
+    if rounded >= 100 or value == 0:
         return f"{value:,.0f}"
-    return f"{value:.{max(2 - math.floor(math.log10(value)), 0)}f}"
+    return f"{value:.{max(2 - math.floor(math.log10(rounded)), 0)}f}"

@@ -31,6 +31,16 @@ global_module_hooks_active = nn.modules.module._has_any_global_hook
 """Return a true value if global hooks, which run for every module, are registered."""
 
 
+def is_mapped(tensor: torch.Tensor) -> bool:
+    """Return whether torch.func.vmap maps over this tensor, so that its values cannot be read."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_batchedtensor(tensor):
+            return True
+        tensor = functorch.get_unwrapped(tensor)
+    return False
+
+
 def schema(operation: OpOverload) -> Any:
     """Return the names and defaults of an operation's arguments, and whether it changes one of them."""
     return operation._schema

@@ -68,7 +68,7 @@ def catalogue(namespace: str, timeout: float | None = None) -> list[Remote]:
     """
     with Connection(timeout) as connection:
         list_models = connection.api.list_models
-        pinned = {pin.repo for pin in registry.load_lock().weights.values()}
+        pinned = registry.load_lock().commits
 
         def ours() -> list[Remote]:
             models = list_models(author=namespace, full=True, cardData=True)

@@ -195,7 +195,7 @@ def contents() -> list[Cached]:
     Repositories whose config.json cannot be read are returned too, as damaged, because they could be rnnzoo's.
     """
     root = cache_root().resolve()
-    pins = {pin.repo: pin.revision for pin in registry.load_lock().weights.values()}
+    pins = registry.load_lock().commits
     repositories = []
     for place in sorted(root.glob(f"{PREFIX}*--*")) if root.is_dir() else ():
         repo = place.name.removeprefix(PREFIX).replace("--", "/", 1)
@@ -236,7 +236,7 @@ def prune(hours: float = ABANDONED_HOURS, dry_run: bool = False) -> Freed:
     they may be another library's. Raises StorageError.
     """
     latest = time.time() - 3600 * hours
-    pinned = {pin.repo for pin in registry.load_lock().weights.values()}
+    pinned = registry.load_lock().commits
     ours = [cached for cached in contents() if cached.repo in pinned or not cached.damaged]
     candidates = [path for cached in ours for path in (*cached.partial, *cached.unused)]
     freed = []

@@ -25,6 +25,7 @@ _FORMULAS: dict[object, str] = {
     ATEN.minimum.default: "RNN_least({}, {})",
     ATEN.maximum.default: "RNN_most({}, {})",
     ATEN.clamp_min.default: "RNN_most({}, {})",
+    ATEN.remainder.Scalar: "RNN_remainder({}, {})",
     ATEN.remainder.Tensor: "RNN_remainder({}, {})",
     ATEN.lerp.Tensor: "{0} + {2} * ({1} - {0})",
     ATEN.lerp.Scalar: "{0} + {2} * ({1} - {0})",

@@ -52,7 +52,7 @@ def scan(
 
 
 def scan_last(
-    direction: Direction, x: LayerInput, state: State, lengths: Tensor | None = None, tbptt_steps: int | None = None
+    direction: Direction, x: LayerInput, state: State, lengths: Tensor | None, tbptt_steps: int | None
 ) -> tuple[Tensor, State]:
     """Return the outputs of the last step alone, (1, batch, units, ...), and the final states. Arguments: see `scan`."""
     cell = cast(LinearRecurrence, direction.cell)

@@ -17,8 +17,8 @@ OptionName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,79}$")]
 class NumberOption(Spec):
     """The numbers that an option of a cell may be: from `low` to `high`, whole or not."""
 
-    low: Finite = -1e30
-    high: Finite = 1e30
+    low: Finite = Number.low
+    high: Finite = Number.high
     whole: bool = False
     divides_units: bool = False
     """Whether the number of units must be a multiple of it."""

@@ -79,7 +79,7 @@ def refusal(title: str, faults: Iterable[Fault]) -> ValidationError:
 def all_faults(error: ValidationError) -> list[Fault]:
     """Return every fault that `error` reports."""
     rows = error.errors(include_url=False, include_input=False)
-    return [(row["loc"], row["msg"].removeprefix("Value error, ")) for row in rows]
+    return [(row["loc"], row["msg"]) for row in rows]
 
 
 def reworded(spec: type[BaseModel], error: ValidationError) -> ValidationError:
@@ -106,8 +106,8 @@ def reworded(spec: type[BaseModel], error: ValidationError) -> ValidationError:
 def _in_words(spec: type[BaseModel], row: ErrorDetails, loc: tuple[int | str, ...]) -> str:
     """Return rnnzoo's message for `row`, one of pydantic's errors. loc: the keys and indices from `spec` to the value."""
     kind = row["type"]
-    if kind in ("fault", "value_error"):
-        return row["msg"].removeprefix("Value error, ")
+    if kind == "fault":
+        return row["msg"]
     if kind == "extra_forbidden":
         near = _near_field(spec, str(loc[-1]))
         hint = f"the nearest valid one is {near!r}" if near else f"the valid ones are {', '.join(spec.model_fields)}"
