@@ -49,7 +49,7 @@ def test_a_signature_is_the_functions_own(name: str) -> None:
 
 def test_methods_come_without_self_and_those_of_the_class_with_its_name() -> None:
     part = PARTS["networks.recurrent.RecurrentNetwork"]
-    assert ".pooled(x: Tensor, lengths: Tensor | None = None) -> Tensor" in part
+    assert ".pooled(x: Tensor, lengths: Tensor | None = None, *, dt: Tensor | None = None) -> Tensor" in part
     assert "RecurrentNetwork.from_pretrained(" in part
     assert "self" not in re.findall(r"```python\n(.*?)```", part, re.S)[0]
     assert "_check" not in part

@@ -37,11 +37,15 @@ def test_a_study_of_trained_networks_takes_no_others(tmp_path: Path) -> None:
 def test_the_readme_says_by_what_factors_gradients_shrink() -> None:
     study = diagnostics.study("star-lattice")
     assert study is not None
-    ratios = (float(study[cell].ratio.at(loss="last").values) for cell in ("lstm", "star"))
-    lstm, star = (float(f"{1 / ratio:.2g}") for ratio in ratios)
+    means = [study[cell].mean.at(loss="last").values for cell in ("lstm", "star")]  # (layer, step)
+    first, last = ([float(f"{mean[-1, -1] / mean[0, step]:.2g}") for mean in means] for step in (0, -1))
     text = " ".join(paths.path("README.md").read_text(encoding="utf-8").split())
-    assert f"it shrinks by a factor of {lstm:,.0f} in the LSTM and {star} in STAR]" in text
-    assert f"the gradient shrinks by a factor of {lstm:,.0f}; in STAR, of {star}." in text
+    assert f"shrinks by a factor of {last[0] / 1e6:g} million in the LSTM and of {last[1]:,.0f} in STAR]" in text
+    assert f"is {last[0] / 1e6:g} million times smaller at the lowest layer's last step" in text
+    assert (
+        f"in STAR, {last[1]:,.0f} times. At that layer's first step (bottom left) it is {first[0]:,.0f} and {first[1]} times"
+        in text
+    )
 
 
 def test_pages_show_every_figure_and_verdict() -> None:

@@ -102,7 +102,11 @@ def _times(ratio: float) -> str:
     if ratio == 0 or 0.9 < ratio < 1.1:
         return "about as large" if ratio else "zero"
     factor = ratio if ratio > 1 else 1 / max(ratio, 1e-300)
-    text = f"{factor:.2g}" if factor < 10 or factor >= 1e6 else f"{float(f'{factor:.2g}'):,.0f}"
+    rounded = float(f"{factor:.2g}")
+    if 1e6 <= rounded < 1e9:
+        text = f"{rounded / 1e6:g} million"
+    else:
+        text = f"{factor:.2g}" if factor < 10 or rounded >= 1e9 else f"{rounded:,.0f}"
     return f"{text} times {'larger' if ratio > 1 else 'smaller'}"
 
 

@@ -174,10 +174,9 @@ def _call(entry: Entry) -> str:
         answer = "answer = model.tokenizer.words[logits.argmax()]"
         return f"{texts}x, lengths = model.tokenizer.ask(story, question)\nlogits = model(x.to(model.device), lengths)\n{answer}\n"
     if task.is_stream:
+        of_next = f"# of each next {task.form.removesuffix('s')}"
         text = 'text = generate(model, prompt="To be", length=200)'
-        return (
-            f'x, _ = model.tokenizer(["To be"])\nlogits = model(x.to(model.device))  # of each next character\n{text}\n'
-        )
+        return f'x = model.tokenizer(["To be"])[0].to(model.device)\nlogits = model(x)  {of_next}\n{text}\n'
     if task.vocabulary:
         tokens = 'model.tokenizer(["A text.", "Another."])'
         return f"x, lengths = {tokens}\nx = x.to(model.device)\nlogits = model(x, lengths)\n"

@@ -12,14 +12,13 @@ from .. import registry
 from ..cells.colours import cell_colour
 from ..errors import RequestError
 from ..utils.plotting import STYLE, add_caption, picture_format, save
-from ..utils.text import counted
 from .comparison import Row, digest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MARKERS = "osD^vPX*"  # they tell curves apart in grey
+MARKERS = "osD^vPh*"  # they tell curves apart in grey
 SOURCES: dict[str, dict[str, Any]] = {
     "reported": {"linestyle": "--", "markerfacecolor": "white"},
     "measured": {"linestyle": "-"},
@@ -90,7 +89,9 @@ def _draw(rows: Sequence[Row]) -> "Figure":
     if any(r.collapsed or r.diverged_runs or r.lost for p in panels for r in p):
         handles += line([], [], label="runs that collapsed or diverged", **COLLAPSED)
     figure.legend(handles=handles, loc="outside right upper")
-    add_caption(figure, _caption([r for p in panels for r in p]))
+    scaled = any(_has_curve(p) and p[0].measure.unit == " %" for p in panels)
+    note = " Vertical scales of curves are logarithmic in the error." if scaled else ""
+    add_caption(figure, _caption([r for p in panels for r in p]) + note)
     return figure
 
 
@@ -227,14 +228,21 @@ def _caption(rows: Sequence[Row]) -> str:
     """Return the caption: tables, training of the weights, number of examples, and datasets used in place of a paper's."""
     tables = dict.fromkeys(_source(r) for r in rows if r.paper)
     done = [r for r in rows if r.measured is not None]
-    trainings = list(dict.fromkeys(f"{r.training_text}, seed {r.seed_text}" for r in done if r.recipe))
+    seeds: dict[str, set[int]] = {}
+    for r in done:
+        if r.training_text:
+            seeds.setdefault(r.training_text, set()).update(r.seeds)
+    trainings = [f"{text}, seed {', '.join(map(str, sorted(each)))}" for text, each in seeds.items()]
     if len(trainings) > MAX_TRAININGS:
         recipes = sorted({r.recipe for r in done if r.recipe})
         trainings = [
             f"{'recipes' if len(recipes) > 1 else 'recipe'} {', '.join(recipes)}",
             "`rnnzoo compare` prints epochs and seeds",
         ]
-    tests = dict.fromkeys(counted(r.n or 0, f"{r.split} example") for r in done)
+    sizes: dict[str, set[int]] = {}
+    for r in done:
+        sizes.setdefault(r.split or "", set()).add(r.n or 0)
+    tests = [f"{' or '.join(f'{n:,}' for n in sorted(each))} {split} examples" for split, each in sizes.items()]
     caption = f"Reported: {', '.join(tables)}. " if tables else ""
     if done:
         caption += f"Measured: {_runs_text(done)}, on {', '.join(tests)} ({'; '.join(trainings)})."

@@ -86,7 +86,7 @@ def training_text(entry: Entry, results: Results) -> str:
         whose, column = ("the paper's recipe,", "paper") if base.paper else ("the recipe", "recipe")
         deviation = entry.with_reasons(training.recipe).deviation
         reason = f" {deviation}" if deviation else ""
-        text += f"\n\nIt differs from {whose} `{name}`.{reason}\n\n{markdown(('', column, 'this checkpoint'), rows)}"
+        text += f"\n\nIt differs from {whose} `{name}`.{reason}\n\n{markdown(('', column, 'this run'), rows)}"
     return text
 
 
@@ -102,7 +102,7 @@ def _run_text(training: Training) -> str:
         metric, first = METRICS[training.metric], training.history[0]
         threads = "" if training.threads is None else f" and `OMP_NUM_THREADS={training.threads}`"
         text += (
-            f" The weights are those of epoch {best.epoch}, which had the lowest validation loss "
+            f" The figures are those of the weights after epoch {best.epoch}, which had the lowest validation loss "
             f"({metric.with_loss(best.validation_loss, best.validation_metric)})."
             f"{' They are published rounded to float16.' if training.rounded_sha256 else ''}"
             f" To check a run with `--stop-after 1`{threads}: after the first epoch, "

@@ -58,9 +58,19 @@ class Scale:
 
 
 def nice(step: float) -> float:
-    """Return the smallest of 1, 2 and 5 times a power of ten that is at least `step`."""
+    """Return the smallest of 1, 2, 2.5 and 5 times a power of ten that is at least `step`."""
     power = 10.0 ** math.floor(math.log10(step)) if step > 0 else 1.0
-    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))
+    return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= step * (1 - 1e-9))
+
+
+def labels(values: Sequence[float]) -> list[str]:
+    """Return each number as a short text for an axis, with as many digits as tell neighbours apart."""
+    texts = [label(value) for value in values]
+    digits = 3
+    while len(set(texts)) < len(set(values)) and digits < 9:
+        digits += 1
+        texts = [f"{value:.{digits}g}" for value in values]
+    return texts
 
 
 def label(value: float) -> str:
@@ -88,10 +98,10 @@ def _frame(x: Scale, y: Scale, x_title: str, y_title: str, x_ticks: Sequence[flo
     """Return SVG elements of the axes: grid lines, ticks and titles."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = []
-    for value in y.ticks():
+    for value, text in zip(y.ticks(), labels(y.ticks()), strict=True):
         at = y(value)
         parts.append(
-            f'<path class="grid" d="M{LEFT} {at:.1f}H{right}"/><text class="end" x="{LEFT - 6}" y="{at + 4:.1f}">{label(value)}</text>'
+            f'<path class="grid" d="M{LEFT} {at:.1f}H{right}"/><text class="end" x="{LEFT - 6}" y="{at + 4:.1f}">{text}</text>'
         )
     for value in x_ticks or x.ticks():
         parts.append(f'<text class="mid" x="{x(value):.1f}" y="{bottom + 17}">{label(value)}</text>')
@@ -243,8 +253,9 @@ def _places(count: int, step: int) -> list[int]:
 
 
 HEAT_KEY = Markup(
-    '<p class="key"><span class="ramp" aria-hidden="true"></span><span>10<sup>-{0}</sup> of the gradient at the last layer and step (vanished)</span> '
-    "<span>equal</span> <span>10<sup>{0}</sup> times (exploded)</span></p>"
+    '<p class="key"><span>10<sup>-{0}</sup> of the gradient at the last layer and step (vanished)</span> '
+    '<span class="ramp" role="img" aria-label="from dark blue over white, which is equal, to dark red"></span> '
+    "<span>10<sup>{0}</sup> times (exploded); the middle is equal</span></p>"
 ).format(DECADES)
 
 

@@ -87,10 +87,13 @@ def _bars(model: ModelFacts) -> Picture | None:
             drawn.append(
                 (f"{row.table}", measure.scale * row.reported, row.measure.printed(row.reported), model.colour, True)
             )
-    for text, value in dict.fromkeys(
-        (row.measure.text(row.measured), row.measured) for row in rows if row.measured is not None
-    ):
-        drawn.append(("ours", measure.scale * value, text, model.colour, False))
+    ours: dict[tuple[str, str], float] = {}
+    for row in rows:
+        for seed, value in zip(row.seeds, row.values, strict=False) if row.mixed else ():  # a mean that no run has
+            ours[f"ours, seed {seed}", row.measure.text(value)] = value
+        if row.measured is not None and not row.mixed:
+            ours["ours", row.measure.text(row.measured)] = row.measured
+    drawn += [(name, measure.scale * value, text, model.colour, False) for (name, text), value in ours.items()]
     most = 100.0 if measure.unit == " %" else max(value for _, value, *_ in drawn)
     return Picture(
         measure.title,
@@ -134,7 +137,9 @@ def _curves(model: ModelFacts) -> list[Picture]:
             for i, e in enumerate(training.history)
         ]
         summary = f"{title} over {len(training.history)} epochs; validation ends at {series[1].points[-1][1]:.4g}"
-        chart = charts.lines(series, "epoch", title, log=log, summary=summary)
+        epochs = [float(e.epoch) for e in training.history]
+        few = epochs if len(epochs) <= charts.TICKS else None  # else there would be ticks between epochs
+        chart = charts.lines(series, "epoch", title, log=log, summary=summary, ticks=few)
         found.append(
             Picture(
                 measure.loss.split(" in ")[0] if kind == "loss" else measure.title,
