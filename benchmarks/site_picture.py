@@ -17,7 +17,7 @@ from cli.output import say
 FIRST, SECOND, STEP = "star-16x64-pmnist", "lstm-4x128-pmnist", 783
 SAMPLES = 5
 """Number of clicks for another test image: the fifth image is drawn."""
-COLOURS = 96
+COLOURS = 256  # with 96, two of the ten classes had one colour
 
 
 def main() -> None:
