@@ -75,9 +75,13 @@ def model_argument(text: str) -> Any:
     return Argument(help=text, autocompletion=complete_name)
 
 
-def number(text: str, minimum: int = 1) -> Any:
-    """Return an option with the help text `text`, which takes a number of at least `minimum`."""
-    return Option(help=text, min=minimum, metavar="N")
+def number(text: str, minimum: int = 1, maximum: int | None = None) -> Any:
+    """Return an option with the help text `text`, which takes a number from `minimum` to `maximum`."""
+    return Option(help=text, min=minimum, max=maximum, metavar="N")
+
+
+MAX_THREADS = 1024
+"""Most threads of a process: thousands make a machine refuse new ones."""
 
 
 Name = Annotated[str, model_argument("A model's name; see `rnnzoo list`.")]

@@ -10,7 +10,7 @@ from zoo import registry
 from zoo.errors import RequestError
 from zoo.utils.text import counted
 
-from .arguments import AsJson, Device, Name, number
+from .arguments import MAX_THREADS, AsJson, Device, Name, number
 from .output import columns, emit, progress, say
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def bench(
     bf16: Annotated[bool, Option("--bf16", help="Also time all but the plain scan in bfloat16 autocast.")] = False,
     batch_size: Annotated[int, number("Sequences per batch.")] = 100,
     rounds: Annotated[int, number("Rounds after a warm-up. Times are medians over them.")] = 3,
-    threads: Annotated[int | None, number("CPU threads (default: torch's choice).")] = None,
+    threads: Annotated[int | None, number("CPU threads (default: torch's choice).", 1, MAX_THREADS)] = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:

@@ -61,6 +61,8 @@ def generate(
     written = [path, path.with_suffix(".png")] if draws else [path]
     for each in written:
         files.check_target(each)
+    if draws and written[1].exists() and not path.exists():
+        raise RequestError(f"{written[1]} exists, and is no picture of an earlier {path}. Choose another --out.")
     with progress(f"generate {name}") as bar:
         roll = cast("Tensor", generation.generate(
             network, prompt=prompt, length=length, temperature=temperature, top_k=top_k, seed=seed, report=bar

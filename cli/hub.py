@@ -39,6 +39,8 @@ def pull(
         raise RequestError(
             "--sha256 takes the SHA-256 digest of the weights, 64 hexadecimal digits, and works with one model only."
         )
+    if offline and force and to is None:
+        raise RequestError("--force downloads again, but --offline makes no request: leave one of them out.")
     digest = None if sha256 is None else sha256.lower()
     rows: list[dict[str, Any]] = []
     failed: list[str] = []

@@ -15,7 +15,7 @@ from zoo.registry.metrics import METRICS, TARGETS
 from zoo.utils.arguments import is_pattern
 from zoo.utils.text import ahead_text
 
-from .arguments import Address, AsJson, Device, model_argument, number
+from .arguments import MAX_THREADS, Address, AsJson, Device, model_argument, number
 from .output import CONTINUES, columns, dumped, emit, progress, say
 
 
@@ -56,6 +56,8 @@ def evaluate(
         )
     if record and reference.model is not None:
         paths.writable()
+    if record:
+        evaluation.check_recordable(name)  # before the work
     if runtime is None:
         _say_if_slow(device)
     with progress(f"eval {name}") as bar:
@@ -93,7 +95,9 @@ def train(
     seeds: Annotated[str | None, Option(help="Train once for each seed, such as 0-4, into OUT/NAME/seed-N.")] = None,
     stop_after: Annotated[int | None, number("Stop after epoch N. Run again without this option to continue.")] = None,
     jobs: Annotated[int | None, number("Models of a pattern to train at once (default: 1; with --ray, all).")] = None,
-    threads_per_job: Annotated[int | None, number("CPU threads per model (default: an equal share; --ray: 1).")] = None,
+    threads_per_job: Annotated[
+        int | None, number("CPU threads per model (default: an equal share; --ray: 1).", 1, MAX_THREADS)
+    ] = None,
     ray: Annotated[str | None, Option(help="Ray cluster: its address, `auto`, or `local` to start one.")] = None,
     gpus_per_job: Annotated[float, number("GPUs per model with --ray; 0.5 shares one between two.", 0)] = 0.0,
     diagnose: Annotated[str, Option(help="Diagnostics of each epoch to record, comma-separated: noh, gradients.")] = "",
@@ -167,6 +171,9 @@ def _train_one(
             f"the best by validation loss is epoch {training.best.epoch}, "
             f"validation {measure.text(training.best.validation_metric)}"
         )
+        bare = [row.epoch for row in training.history if not recorders.keys() <= row.diagnostics.keys()]
+        if bare:
+            say(f"Epochs {bare[0]} to {bare[-1]} were trained before, without --diagnose {','.join(diagnostic_names)}.")
         summary = f"{folder}: {training.progress}, {best}"
         emit({"folder": str(folder), **training.model_dump(mode="json")}, as_json, summary)
         say(f"Next: rnnzoo eval {shlex.quote(str(folder))} --record")

@@ -118,7 +118,7 @@ def test_to_force_what_is_not_on_the_hub_yet_says_so(here: Here, run: Run) -> No
     assert here.hub.seen == []
     here.publish()
     code, _, err = run("pull", NAME, "--force", "--offline")
-    assert (code, "rnnzoo is offline" in err) == (1, True)
+    assert (code, "leave one of them out" in err) == (2, True)
 
 
 def test_to_copies_and_replaces_nothing_of_ones_own(here: Here, run: Run, tmp_path: Path) -> None:

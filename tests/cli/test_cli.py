@@ -425,7 +425,7 @@ def test_defaults_in_help_texts_are_those_that_apply(run: Run) -> None:
     )
     assert f"(default: {onnx.DEFAULT_OPSET})" in export
     assert all(re.search(rf"\b{name}\b", text) for name in FORMATS for text in (export, eval_))
-    assert f"[default: {BATCH_SIZE}]" in eval_
+    assert f"(default: {BATCH_SIZE})" in eval_
     assert all(re.search(rf"\b{name}\b", train) for name, row in ANALYSES.items() if row.epoch)
     assert f"(default: {release.NAMESPACE})" in list_
 

@@ -91,6 +91,6 @@ def test_what_does_not_fit_is_one_line(run: Run, tmp_path: Path, name: str, cont
 def test_a_file_that_cannot_be_read_is_one_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "MAX_BYTES", 100)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(wav(TWO))))
-    for file, expected in ((str(tmp_path / "nothing.wav"), 2), (str(tmp_path), 2), ("-", 1)):
+    for file, expected in ((str(tmp_path / "nothing.wav"), 2), (str(tmp_path), 2), ("-", 2)):
         code, out, err = run("listen", NAME, file)
         assert (code, out, len(err.strip().splitlines())) == (expected, "", 1)

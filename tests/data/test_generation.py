@@ -139,6 +139,9 @@ def test_a_folder_that_cannot_be_written_and_keys_that_do_not_exist(run, tmp_pat
     for out, obstacle in (("file/a.mid", "file"), ("b.mid", "b.png")):
         code, _, err = run("generate", NAME, "--length", "2", "--out", str(tmp_path / out))
         assert (code, f"cannot be written: {tmp_path / obstacle} is in the way" in err) == (2, True)
+    (tmp_path / "c.png").write_text("mine")
+    code, _, err = run("generate", NAME, "--length", "2", "--out", str(tmp_path / "c.mid"))
+    assert (code, "is no picture of an earlier" in err, (tmp_path / "c.png").read_text()) == (2, True, "mine")
     code, _, err = run("generate", NAME, "--prompt", "X9", "--out", str(tmp_path / "a.mid"))
     assert (code, "No key is called 'X9'" in err, list(tmp_path.glob("*.mid"))) == (2, True, [])
 

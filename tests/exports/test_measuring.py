@@ -229,7 +229,7 @@ def test_nobody_else_writes_while_a_row_is_stored(
     def write(path: Path, content: bytes) -> None:
         with (
             pytest.raises(StorageError, match="Another process is at work"),
-            files.exclusive_lock(path.parent, wait=False),
+            files.exclusive_lock(path.parent, seconds=0),
         ):
             pass
         written.append(path)

@@ -98,6 +98,10 @@ def test_the_cell_of_the_page_on_training_can_be_added(
     assert json.loads(run("eval", "run", "--record", "--device", "cpu", "--json")[1])["value"] > 0.8
     assert run("release", "run")[0] == 0
     assert run("verify", name)[0] == 0
+    recorded = results.for_model(name)
+    results.write(tmp_path / "run", results.read(tmp_path / "run").model_copy(update={"evaluations": ()}))
+    assert run("release", "run")[0] == 0  # of the same weights, without a figure
+    assert results.for_model(name).evaluations == recorded.evaluations != ()
     assert run("export", "run", "--format", "pt2")[0] == 0
     clear_caches()  # as in a new process, which has not read the registry when it reads the checkpoint
     own.declare({})
@@ -134,6 +138,20 @@ def test_a_faulty_cell_is_refused(new_zoo: Path, run: Run, old: str, new: str, w
     code_, _, err = run("train", "leaky-1x32-waves", "--out", str(new_zoo / "run"), "--device", "cpu")
     assert (code_, "Traceback" in err) == (2, False)
     assert re.search(words, err)
+
+
+@pytest.mark.parametrize(("code", "words"), [
+    ("def broken(:", "SyntaxError in .*leaky.py, line 1: "), ("\n1 / 0", "ZeroDivisionError in .*leaky.py, line 2: division by zero"),
+    ("import sys\nsys.exit(3)", "SystemExit in .*leaky.py, line 2: 3"),
+])  # fmt: skip
+def test_a_fault_in_a_module_of_ones_own_is_named(new_zoo: Path, run: Run, code: str, words: str) -> None:
+    (new_zoo / "leaky.py").write_text(code, encoding="utf-8")
+    add("cells:\n  leaky: {path: leaky:Leaky, title: leaky network, paper: mine}\npapers:\n"
+        "  mine: {title: M, authors: Me, year: 2026, url: 'https://example.com'}\n", new_zoo)  # fmt: skip
+    sys.modules.pop("leaky", None)
+    status, _, err = run("show", "leaky")
+    assert (status, "Traceback" in err) == (2, False)
+    assert re.search(rf"leaky:Leaky cannot be imported \({words}.*\)\. Correct that module\.", err, re.S), err
 
 
 def add(entries: str, folder: Path) -> None:

@@ -108,7 +108,7 @@ def test_nobody_else_writes_while_the_lock_is_changed(tmp_path: Path, monkeypatc
     def change(old: lock.Lock) -> lock.Lock:
         with (
             pytest.raises(StorageError, match="Another process is at work"),
-            files.exclusive_lock(tmp_path / "cards", wait=False),
+            files.exclusive_lock(tmp_path / "cards", seconds=0),
         ):
             pass
         return old

@@ -114,6 +114,15 @@ def test_every_job_gets_what_the_command_line_changes(
     assert {job.environment["OMP_NUM_THREADS"] for job in seen} == {"4"}
 
 
+def test_modules_in_the_present_folder_are_not_imported(
+    run: Run, three: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three({"epochs": 1})
+    (tmp_path / "random.py").write_text("raise SystemExit('shadowed')")
+    monkeypatch.chdir(tmp_path)
+    assert run("train", NAMES[0], "--jobs", "1", "--out", "runs", "--device", "cpu")[0] == 0
+
+
 def test_interrupted_they_all_save_and_go_on_later(run: Run, three: Callable[..., None], tmp_path: Path) -> None:
     three({"epochs": 100})
     out = tmp_path / "runs"

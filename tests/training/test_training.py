@@ -31,8 +31,8 @@ from zoo.networks.builder import build
 from zoo.publishing import release
 from zoo.publishing.training_text import recipe_text
 from zoo.registry.schema import Augmentation, Config, Optimizer, Recipe, Schedule
-from zoo.training import Progress, state
-from zoo.training.evaluation import evaluate, record
+from zoo.training import Progress, evaluation, state
+from zoo.training.evaluation import check_recordable, evaluate, record
 from zoo.training.regularisers import gradient_flow_penalty
 from zoo.training.state import FILE as STATE
 from zoo.training.state import State
@@ -777,10 +777,30 @@ def test_weights_of_unknown_origin_are_not_trained_over(small_zoo: Zoo, tmp_path
     entry = registry.find(NAME)
     before = train(entry, tmp_path, device="cpu")
     (tmp_path / STATE).unlink()
-    with pytest.raises(TrainingError, match="has weights, but no state to continue from"):
+    with pytest.raises(TrainingError, match=r"has model\.safetensors, but no state to continue from"):
         train(entry, tmp_path, device="cpu", overrides={"seed": 5})
     assert results.read(tmp_path).training == before
     assert before.checkpoint_sha256 == sha256(tmp_path / WEIGHTS)
+
+
+def test_the_config_of_another_program_is_not_overwritten(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 1})
+    (tmp_path / "config.json").write_text("mine")
+    with pytest.raises(TrainingError, match=r"has config\.json, but no state to continue from"):
+        train(registry.find(NAME), tmp_path, device="cpu")
+    assert (tmp_path / "config.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize("damage", [None, b"[]", b"\x00"])
+def test_a_lost_config_of_a_finished_run_is_written_again(small_zoo: Zoo, tmp_path: Path, damage: bytes | None) -> None:
+    small_zoo({"epochs": 1})
+    train(registry.find(NAME), tmp_path, device="cpu")
+    config = (tmp_path / "config.json").read_bytes()
+    (tmp_path / "config.json").unlink()
+    if damage is not None:
+        (tmp_path / "config.json").write_bytes(damage)
+    train(registry.find(NAME), tmp_path, device="cpu")
+    assert (tmp_path / "config.json").read_bytes() == config
 
 
 def test_weights_are_nobodys_while_the_run_that_is_there_made_none(small_zoo: Zoo, tmp_path: Path) -> None:
@@ -815,7 +835,7 @@ def test_a_run_that_made_no_step_binds_nobody(small_zoo: Zoo, tmp_path: Path) ->
     assert (found.diverged, found.epochs_done, found.overrides) == (None, 1, other)
 
 
-def test_one_process_trains_in_a_folder(small_zoo: Zoo, tmp_path: Path) -> None:
+def test_one_process_trains_in_a_folder(small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fcntl")
     measured = results.for_model("rnn-1x128-mnist-rows").measured()
     assert measured is not None
@@ -834,10 +854,14 @@ def test_one_process_trains_in_a_folder(small_zoo: Zoo, tmp_path: Path) -> None:
                     other()
             refused.append(live.exists())
 
+    monkeypatch.setattr(evaluation, "RECORDING_SECONDS", 0.1)
     train(registry.find(NAME), tmp_path, device="cpu", report=second)
     assert refused == [True]
     with files.exclusive_lock(tmp_path), pytest.raises(StorageError, match="Another process is at work in"):
         release.release(tmp_path)
+    with files.exclusive_lock(tmp_path), pytest.raises(StorageError, match="Another process is at work in"):
+        check_recordable(tmp_path)
+    check_recordable(tmp_path)
     train(registry.find(NAME), tmp_path, device="cpu")  # the lock is gone, and so is what was left by a killed process
     assert not list(tmp_path.glob(".*.partial"))
 

@@ -3,10 +3,13 @@
 import errno
 import fcntl
 import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from zoo.errors import StorageError
 from zoo.utils import files
 
 
@@ -26,7 +29,7 @@ def test_a_file_system_without_locks_is_used_without(
         raise OSError(number, "no locks")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with files.exclusive_lock(tmp_path, wait=False):
+    with files.exclusive_lock(tmp_path, seconds=0):
         pass
 
 
@@ -55,3 +58,26 @@ def test_a_name_that_is_too_long_is_the_one_in_the_message(tmp_path: Path) -> No
         files.atomic_write(path, b"")
     assert error.value.filename == str(path)
     assert str(error.value).endswith(f"{str(path)!r}")
+
+
+def test_a_lock_is_waited_for_only_so_long(tmp_path: Path) -> None:
+    with files.exclusive_lock(tmp_path):
+        began = time.monotonic()
+        with (
+            pytest.raises(StorageError, match="Another process is at work in"),
+            files.exclusive_lock(tmp_path, seconds=0.2),
+        ):
+            pass
+        assert 0.2 <= time.monotonic() - began < 5
+
+        def wait() -> None:
+            with files.exclusive_lock(tmp_path, seconds=60):
+                held.append(time.monotonic())
+
+        held: list[float] = []
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        released = time.monotonic()
+    waiting.join(60)
+    assert held
+    assert held[0] >= released

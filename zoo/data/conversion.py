@@ -158,6 +158,8 @@ def convert(file: str, folder: Path) -> Path:
     written.
     """
     datasets = {name: each for each in load_registry().datasets.values() if each.originals for name in each.files}
+    if not datasets:
+        raise RequestError("This zoo's registry.yaml has no dataset with `originals`, so there is no file to convert.")
     check_name("file", file, datasets)
     dataset = datasets[file]
     assert dataset.originals is not None

@@ -12,10 +12,10 @@ from ..errors import RequestError
 from .base import resolve_dtype
 from .builder import build
 from .network import Network, with_classes, with_dropout
-from .pretrained import assemble, load_weights, save
+from .pretrained import assemble, load_weights, save, save_settings
 from .quantize import check_quantize, quantized
 
-__all__ = ["assemble", "load", "load_weights", "save"]
+__all__ = ["assemble", "load", "load_weights", "save", "save_settings"]
 
 
 def load(

@@ -5,7 +5,6 @@ forward, in recurrent.py, which runs first.
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from numbers import Integral
@@ -220,9 +219,8 @@ def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
     try:
         interface = Interface(**{**config.interface.model_dump(), "outputs": outputs, "classes": names})
     except ValidationError as error:
-        raise RequestError(f"A head cannot have {shown(outputs)} outputs: {faults(error)}") from error
-    if repeated := next((name for name, count in Counter(names).items() if count > 1), None):
-        raise RequestError(f"A head cannot have two classes called {shown(repeated)}.")
+        wrong = "these classes" if named else f"{shown(outputs)} outputs"
+        raise RequestError(f"A head cannot have {wrong}: {faults(error)}") from error
     return config.model_copy(update={"name": config.architecture.prefix, "interface": interface})
 
 

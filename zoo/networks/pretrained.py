@@ -109,11 +109,22 @@ def save(network: ConfiguredModule, folder: Path) -> None:
             )
     if problems := tensors.differences(state, state, finite=True):
         raise CheckpointError(f"{network.config.name} was not saved: {problems}.")
-    config = json.dumps(network.config.model_dump(mode="json"), indent=2) + "\n"
-    words = {} if network.tokenizer is None else {tokenizer.FILE: network.tokenizer.content()}
-    files.write_together(folder, {tensors.FILE: tensors.content(state), **words, configs.FILE: config.encode()})
+    files.write_together(folder, {tensors.FILE: tensors.content(state), **_settings_files(network)})
     if network.tokenizer is None:
         (folder / tokenizer.FILE).unlink(missing_ok=True)  # another network may have left one
+
+
+def save_settings(network: ConfiguredModule, folder: Path) -> None:
+    """Write the config, and the vocabulary if there is one, into a checkpoint's folder unless it has them. Raises OSError."""
+    for name, content in _settings_files(network).items():
+        if not (folder / name).is_file() or (folder / name).read_bytes() != content:
+            files.atomic_write(folder / name, content)
+
+
+def _settings_files(network: ConfiguredModule) -> dict[str, bytes]:
+    config = json.dumps(network.config.model_dump(mode="json"), indent=2) + "\n"
+    words = {} if network.tokenizer is None else {tokenizer.FILE: network.tokenizer.content()}
+    return {**words, configs.FILE: config.encode()}
 
 
 def _settings(network: ConfiguredModule) -> dict[str, object]:

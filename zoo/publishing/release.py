@@ -43,7 +43,7 @@ def release(folder: Path, half: bool = False) -> str:
     """
     entry = _entry(folder)
     home = paths.path("cards", entry.name)
-    with files.exclusive_lock(folder, wait=False):  # so that no training replaces the files meanwhile
+    with files.exclusive_lock(folder, seconds=0):  # so that no training replaces the files meanwhile
         recorded = _with_other_seeds(folder, _results(folder, with_weights=True))
         source = sources.resolve(Reference.to_folder(folder))
         network = loading.assemble(source, device="cpu")
@@ -70,7 +70,7 @@ def release(folder: Path, half: bool = False) -> str:
         recorded = recorded.of_rounded(files.sha256(home / tensors.FILE))
         loading.load_weights(network, home / tensors.FILE)  # as others will load them
     golden.write(network, home / golden.FILE)
-    results.write(home, recorded)
+    results.write(home, _with_earlier(recorded, entry.name, files.sha256(home / tensors.FILE)))
     pins = {name: pinned(home / name) for name in sorted([*names, golden.FILE])}
     first_pin = Pin(repo=f"{NAMESPACE}/{entry.name}", files=pins)
     weights = entry.weights.followed_by(pins) if entry.weights else first_pin
@@ -174,6 +174,8 @@ def release_results(folder: Path) -> str:
         raise CheckpointError(f"{folder}: the weights were not measured. Run first: rnnzoo eval {folder} --record")
     home = paths.path("cards", entry.name)
     home.mkdir(parents=True, exist_ok=True)
+    if recorded.training is not None:
+        recorded = _with_earlier(recorded, entry.name, recorded.training.checkpoint_sha256)
     results.write(home, recorded)
     write_card(entry.name)
     return entry.name
@@ -220,6 +222,14 @@ def _results(folder: Path, with_weights: bool = False) -> results.Results:
             "in this folder, continue the run with rnnzoo train."
         )
     return recorded
+
+
+def _with_earlier(recorded: results.Results, name: str, sha256: str | None) -> results.Results:
+    """Return `recorded` with the evaluations that only cards/NAME has, if they are of the same weights, with this digest."""
+    merged = results.Results() if sha256 is None else results.for_model(name).of_weights(sha256)
+    for evaluation in (*recorded.evaluations, *recorded.runtimes):
+        merged = merged.record(evaluation)
+    return recorded.model_copy(update={"evaluations": merged.evaluations, "runtimes": merged.runtimes})
 
 
 def _with_other_seeds(folder: Path, recorded: results.Results) -> results.Results:

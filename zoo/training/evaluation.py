@@ -155,6 +155,18 @@ def task_of(config: Config, outputs: bool = True) -> Task:
     return task
 
 
+RECORDING_SECONDS = 5.0
+"""How long `record` waits for another process, such as one that records too; a training run takes longer."""
+
+
+def check_recordable(name_or_path: str | os.PathLike[str]) -> None:
+    """Raise StorageError if a training run is at work in the checkpoint's folder, so that `record` would fail."""
+    folder = results_folder(Reference.parse(name_or_path))
+    if folder.is_dir():
+        with files.exclusive_lock(folder, seconds=RECORDING_SECONDS):
+            pass
+
+
 def record(name_or_path: str | os.PathLike[str], evaluation: results.Evaluation) -> Path:
     """Store an evaluation in the results.json of its checkpoint, and return the path of that file.
 
@@ -167,7 +179,7 @@ def record(name_or_path: str | os.PathLike[str], evaluation: results.Evaluation)
     if reference.model is not None:
         paths.writable()
     folder.mkdir(parents=True, exist_ok=True)
-    with files.exclusive_lock(folder, wait=False):
+    with files.exclusive_lock(folder, seconds=RECORDING_SECONDS):
         current, sha256 = results.read_current(folder)
         if sha256 not in (None, evaluation.checkpoint_sha256):  # cards/NAME need not have the weights
             raise CheckpointError(

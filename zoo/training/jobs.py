@@ -98,8 +98,11 @@ class LocalProcesses:
             program = ("rnnzoo",) if job.module == "rnnzoo_cli" else ("python", "-m", job.module)
             log.write(f"$ {shlex.join([*program, *job.arguments])}\n".encode())
             log.flush()
+            isolated = (
+                ("-P",) if job.module == "rnnzoo_cli" else ()
+            )  # else a random.py in this folder would be imported
             process = subprocess.Popen(
-                [sys.executable, "-m", job.module, *job.arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                [sys.executable, *isolated, "-m", job.module, *job.arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env={**os.environ, **job.environment}, preexec_fn=_prepare_signals,
                 start_new_session=True,  # else the job would get Ctrl-C twice, from the terminal and from `stop`
             )  # fmt: skip

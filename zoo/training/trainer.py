@@ -37,12 +37,10 @@ from .ridge import RidgeUpdater, make_updater
 from .state import State
 from .step import make_accelerator, moving_average, schedule, seed_of
 
-SAVE_SECONDS = 60.0
-
 
 def train(
     entry: Entry, out: Path, *, device: str | None = None, overrides: dict[str, Any] | None = None,
-    report: Callable[[Progress], None] = lambda progress: None, save_seconds: float = SAVE_SECONDS,
+    report: Callable[[Progress], None] = lambda progress: None, save_seconds: float = 60.0,
     stop_after: int | None = None, recorders: Mapping[str, Recorder] = {},
 ) -> results.Training:  # fmt: skip
     """Train `entry` by its recipe in the folder `out`, or continue the run in that folder, and return its history.
@@ -66,7 +64,7 @@ def train(
         raise RequestError(f"The epoch to stop after must be at least 1; got {stop_after}.")
     run = TrainingRun(entry, out, overrides or {}, device, recorders)
     out.mkdir(parents=True, exist_ok=True)
-    lock = files.exclusive_lock(out, wait=False) if run.is_main else nullcontext()
+    lock = files.exclusive_lock(out, seconds=0) if run.is_main else nullcontext()
     with files.interruptions(most=1) as interrupted, lock:
         run.resume()
         run.go(report, save_seconds, interrupted, stop_after)
@@ -171,6 +169,8 @@ class TrainingRun:
                 f"{path} is not the file that this run wrote, its best weights. Restore that file, or remove {self.out} to "
                 "begin the run again."
             )
+        if self.is_main and self.weights_sha256 is not None:
+            loading.save_settings(self.kept, self.out)  # the config, which may be missing or damaged
 
     def _update(self, indices: Tensor, epoch: int) -> None:
         """Make one optimizer step on this process's share of the training examples `indices`, the batch of all processes."""
@@ -295,9 +295,9 @@ class TrainingRun:
                 state.require_same(self.out, self.identity, stored.identity)
             if stored.step > 0:
                 self._restore(stored)
-        elif (self.out / tensors.FILE).exists():
+        elif found := [name for name in FILES if (self.out / name).exists()]:
             raise TrainingError(
-                f"{self.out} has weights, but no state to continue from. Choose another --out, or remove the folder."
+                f"{self.out} has {found[0]}, but no state to continue from. Choose another --out, or remove the folder."
             )
 
     def _continue_history(self, previous: results.Training) -> None:

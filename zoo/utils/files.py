@@ -10,6 +10,7 @@ import signal
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BufferedReader
@@ -158,26 +159,37 @@ def sha256(path: Path) -> str:
 
 
 @contextmanager
-def exclusive_lock(folder: Path, wait: bool = True) -> Iterator[None]:
+def exclusive_lock(folder: Path, seconds: float = math.inf) -> Iterator[None]:
     """Hold an exclusive lock on `folder` within the block. On Windows and on file systems without locks, do nothing.
 
-    If another process of this machine holds the lock, wait for that process or, with wait=False, raise StorageError.
+    If another process of this machine holds the lock, wait for that process. Raises StorageError after `seconds`.
     """
     if fcntl is None:
         yield
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
+        latest = time.monotonic() + seconds
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StorageError(f"Another process is at work in {folder}. Wait until that process ends.") from error
+            while not _locked(descriptor, block=seconds == math.inf):
+                if time.monotonic() >= latest:
+                    raise StorageError(f"Another process is at work in {folder}. Wait until that process ends.")
+                time.sleep(0.05)
         except OSError as error:
             if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL):  # the file system has no locks
                 raise
         yield
     finally:
         os.close(descriptor)
+
+
+def _locked(descriptor: int, block: bool) -> bool:
+    """Lock an open folder, and return whether that succeeded. block: wait until it does."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if block else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Imports classes of a user's own, which registry.yaml names."""
 
 import sys
+import traceback
 from typing import Any
 
 from ..errors import ZooError, first_line
@@ -26,6 +27,13 @@ def import_own(path: str, kind: str, field: str, base: type[Any], error: type[Zo
             else "Install what its module imports."
         )
         raise error(f"The {kind} {path} cannot be imported ({first_line(reason)}). {fix}") from reason
+    except (Exception, SystemExit) as reason:  # a fault in the user's module
+        last = traceback.extract_tb(reason.__traceback__)[-1]
+        file, line = (
+            (reason.filename, reason.lineno) if isinstance(reason, SyntaxError) else (last.filename, last.lineno)
+        )
+        what = f"{type(reason).__name__} in {file}, line {line}: {first_line(reason)}"
+        raise error(f"The {kind} {path} cannot be imported ({what}). Correct that module.") from reason
     if not (isinstance(own, type) and issubclass(own, base)):
         raise error(f"The {kind} {path} is not a subclass of {base.__module__}.{base.__name__}, which it must be.")
     return own

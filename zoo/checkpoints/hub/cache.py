@@ -129,7 +129,7 @@ def discard(path: Path) -> None:
 
 
 def copy(sources: Mapping[str, Path], target: Path, force: bool) -> dict[str, Path]:
-    """Copy files into the folder `target`, each atomically, and return their new paths by name.
+    """Copy files into the folder `target`, all or none, and return their new paths by name.
 
     sources: the path of each file by the name that its copy gets. force: overwrite files that differ from their source, and
     remove a vocabulary of another model.
@@ -146,14 +146,14 @@ def copy(sources: Mapping[str, Path], target: Path, force: bool) -> dict[str, Pa
                     f"{path} exists with other content; nothing was copied. Choose another folder, or replace it with --force."
                 )
         stray = target / configs.VOCABULARY
-        if stray.name not in contents and stray.exists():  # it would be read with these files
-            if not force:
-                raise RequestError(
-                    f"{stray} belongs to another model; nothing was copied. Choose another folder, or remove it with --force."
-                )
+        has_stray = stray.name not in contents and stray.exists()  # it would be read with these files
+        if has_stray and not force:
+            raise RequestError(
+                f"{stray} belongs to another model; nothing was copied. Choose another folder, or remove it with --force."
+            )
+        files.write_together(target, contents)
+        if has_stray:
             stray.unlink()
-        for name, content in contents.items():
-            files.atomic_write(target / name, content)
     except OSError as error:
         raise storage_error(error, "Choose another folder.") from error
     return {name: target / name for name in contents}

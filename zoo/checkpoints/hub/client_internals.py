@@ -210,8 +210,8 @@ def retry_seconds(message: str) -> float | None:
 
 
 def explains_retry(message: str) -> bool:
-    """Return whether a log message is the line that the client writes before announcing a retry."""
-    return " thrown while requesting " in message
+    """Return whether a log message is one that the client writes before it tries again, which rnnzoo says itself."""
+    return " thrown while requesting " in message or message.startswith("Error while downloading from ")
 
 
 def says_nothing_to_push(message: str) -> bool:

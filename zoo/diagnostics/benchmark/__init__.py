@@ -148,8 +148,8 @@ class Worker:
             self.process.join()
             code = self.process.exitcode
             raise BenchmarkError(
-                f"Timing {self.name} failed {place}: its process died with exit code {code}, perhaps for lack of memory. "
-                "Try a smaller batch or fewer steps."
+                f"Timing {self.name} failed {place}: its process died with exit code {code}"
+                f"{', perhaps for lack of memory' if code == -signal.SIGKILL else ''}. Try a smaller batch or fewer steps."
             ) from error
         if isinstance(answer, str):
             raise BenchmarkError(

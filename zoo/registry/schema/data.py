@@ -1,6 +1,7 @@
 """Papers, datasets and tasks, and TASKS, the table of the classes that read the tasks' data."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -152,7 +153,9 @@ class Shapes(Spec):
 
 
 def wrong_count(classes: tuple[str, ...] | None, outputs: int) -> Iterator[str]:
-    """Yield a message if there are names of classes, but not one for each output."""
+    """Yield a message if there are names of classes, but not one for each output, or if two are the same."""
+    if classes and (repeated := next((name for name, count in Counter(classes).items() if count > 1), None)):
+        yield f"two classes are called {repeated!r}; give each another name"
     if classes and len(classes) != outputs:
         yield f"{len(classes)} class names do not fit {outputs} outputs; give one for each output"
 
