@@ -95,3 +95,16 @@ def test_a_single_histogram_is_titled_once(tmp_path: Path) -> None:
     result = saturation(network("rnn", layers=2), normal(2, 5, 2))
     drawing.draw([("some-model", result)], "histograms", tmp_path / "picture.svg")
     assert (tmp_path / "picture.svg").read_text().count(">some-model<") == 1
+
+
+@pytest.mark.parametrize(("axis", "values", "scale"), [
+    ("layer", [[1.0, 30.0], [0.5, 1.0]], "log"), ("layer", [[1.0, 30.0], [0.0, 1.0]], "log"),
+    ("layer", [[1.0, 10.0], [0.5, 1.0]], "linear"), ("layer", [[-1.0, 30.0], [0.5, 1.0]], "linear"),
+    ("layer", [[1.0, 30.0], [0.0, 0.0]], "linear"), ("against", [[1.0, 30.0], [0.5, 1.0]], "linear"),
+])  # fmt: skip
+def test_a_layer_that_would_lie_on_the_axis_gets_a_logarithmic_scale(
+    axis: str, values: list[list[float]], scale: str
+) -> None:
+    array = Array(np.array(values), (Axis(axis, (1, 2)), Axis.counted("step", 2)), "x")
+    figure = drawing.curves([("lstm", Result({}, {"a": array}, ()))])
+    assert figure.axes[0].get_yscale() == scale

@@ -211,15 +211,20 @@ def _shared_panel(panels: Sequence[Panel], titles: Sequence[str]) -> LinePanel:
 def _draw_panel(axes: "Axes", panel: LinePanel, label_unit: bool) -> None:
     """Draw the lines of a panel, on a logarithmic scale if the first array has log=True and every value is positive.
 
-    label_unit: True to label the vertical axis with the unit.
+    The scale is logarithmic, too, if a layer's line would lie on the axis below those of others. label_unit: True to label the vertical axis with the unit.
     """
-    title, _, lines = panel
+    title, what, lines = panel
     for label, array, look in lines:
         _plot_line(axes, array, label, look)
     first = lines[0][1]
     values = np.concatenate([array.values for _, array, _ in lines])
-    if first.log and (values[np.isfinite(values)] > 0).all():
+    finite = values[np.isfinite(values)]
+    tops = [float(np.nanmax(array.values)) for _, array, _ in lines]
+    if first.log and (finite > 0).all():
         axes.set_yscale("log")
+    elif what == "layer" and finite.min() >= 0 and 0 < min(tops) < max(tops) / 20:
+        axes.set_yscale("log", nonpositive="mask")
+        axes.set_ylim(bottom=max(float(finite[finite > 0].min()), min(tops) / 1e3))
     axes.set(title=title, xlabel=first.axes[0].name, ylabel=first.unit if label_unit else "")
     axes.grid(axis="y", color="0.9", linewidth=0.6)
 

@@ -81,7 +81,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "star", "fig3", "Fig. 3: gradient norms of 12 layers on pixel-by-pixel MNIST", "star-training",
         "12 layers of 128 units, 784 steps and Adam at 1e-3 as in the paper, but 40 updates of batches of 20 instead of a whole "
-        "epoch of batches of 100.", "curves",
+        "epoch of batches of 100. The RHN is one recurrent layer of depth 12, so it has one line.", "curves",
         (Claim("vRNN: the propagation increases the gradients", checks.first_norms, ("rnn", 1.0, np.inf)),
          Claim("LSTM: it shrinks them", checks.first_norms, ("lstm", 0.0, 0.1)),
          Claim("STAR's singular values lie between the LSTM's and the vRNN's (section 4; here its gradients)", checks.between),
@@ -229,8 +229,9 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "lru", "aee-griffin", "The same of the RG-LRU in Griffin's blocks", "lru-aee",
-        "Nothing bounds this layer's output, so its scale is different. The first layer follows the strokes of the digit, "
-        "one peak for each row of the image; the second one changes little.", "curves", (),
+        "Nothing bounds this layer's output, so its scale is different. The axes are logarithmic. The first layer follows the "
+        "strokes of the digit, one peak for each row of the image. The second one is a few hundred times weaker: it follows them, "
+        "too, from one step to the next, but what it keeps falls only in the last rows.", "curves", (),
         parts=("blockrg-lru-2x64-smnist",), arrays=("variance",),
     ),
 )  # fmt: skip
