@@ -153,11 +153,15 @@ def release(
 
 def init(
     folder: Annotated[Path, Argument(help="Folder of the new zoo.")] = Path("."),
+    task: Annotated[
+        str | None,
+        Option(help="Begin with this task of the zoo in use, such as mnist-rows, and a model's recipe for it."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Begin a zoo of your own: write a registry with a task, a recipe and models that train in a minute."""
     from zoo.publishing import new_zoo
 
-    paths = new_zoo.create(folder)
+    paths, model = new_zoo.create(folder, task)
     emit({"folder": str(folder), "files": list(map(str, paths))}, as_json, "\n".join(map(str, paths)))
-    say(f"Next: export RNNZOO_ROOT={shlex.quote(str(folder.absolute()))}, then rnnzoo train {new_zoo.MODEL}")
+    say(f"Next: export RNNZOO_ROOT={shlex.quote(str(folder.absolute()))}, then rnnzoo train {model}")

@@ -16,7 +16,7 @@ from zoo.cells import CELLS, FEEDFORWARD, own
 from zoo.checkpoints import results
 from zoo.networks import golden
 from zoo.publishing import lattices, package
-from zoo.publishing.new_zoo import FILES, MODEL
+from zoo.publishing.new_zoo import FILES, MODEL, create
 from zoo.publishing.starters import PICTURE
 from zoo.registry import lock, reader
 from zoo.registry.schema import Pin
@@ -42,6 +42,39 @@ def new_zoo(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     clear_caches()
     return root
+
+
+@pytest.mark.parametrize("task", registry.list_tasks())
+def test_a_zoo_can_begin_with_any_task_of_the_package(task: str, tmp_path: Path) -> None:
+    files, model = create(tmp_path / "zoo", task)
+    assert [path.relative_to(tmp_path / "zoo").as_posix() for path in files] == ["registry.yaml", "cards/lock.json"]
+    theirs, ours = registry.load_registry(), reader.read(files[0])
+    assert ours.all_tasks == {task: theirs.all_tasks[task]}
+    (name,) = ours.models
+    assert name == model
+    mine = ours.models[name]
+    originals = [model for model in theirs.models.values() if model.task == task and model.recipe == mine.recipe]
+    assert mine.architecture in [model.architecture for model in originals]
+    assert ours.recipes[mine.recipe].settings == theirs.recipes[mine.recipe].settings
+    dataset, digests = theirs.all_tasks[task].dataset, lock.read(files[1]).datasets
+    assert ours.datasets[dataset] == theirs.datasets[dataset].model_copy(update={"sha256": {}})
+    assert digests.get(dataset, {}) == theirs.datasets[dataset].sha256
+
+
+def test_the_commands_of_a_zoo_with_a_task_of_the_package(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, name = tmp_path / "zoo", "gru-1x128-mnist-rows"
+    assert run("init", str(root), "--task", "no-rows")[0] == 2
+    assert not root.exists()
+    code, _, err = run("init", str(root), "--task", "mnist-rows")
+    assert (code, f"then rnnzoo train {name}" in err) == (0, True)
+    assert f"rnnzoo eval runs/{name} --record" in (root / "registry.yaml").read_text(encoding="utf-8")
+    checkpoint = paths.path("cards", name)
+    monkeypatch.setattr(paths, "ROOT", root)
+    clear_caches()
+    assert run("list")[1].split()[-1] == "-"  # no weights
+    assert run("eval", str(checkpoint), "--limit", "50", "--device", "cpu")[0] == 0  # on MNIST's test images
 
 
 def test_the_study_of_the_page_on_training_can_be_added(new_zoo: Path) -> None:
