@@ -151,7 +151,8 @@ def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, se
         f"{name}: spectral radius {radius:.5g}, norm {norm:.5g}; {_verdict(norm, isinstance(cell, LinearRecurrence))}."
         for name, radius, norm in [*zip(matrices, modulus[:, 0], norms, strict=True)][:8]
     )
-    setting = {"of": describe(network.config), "linear model": "h_t = W^T h_{t-1}", "starts": starts}
+    model = "h_t = a h_{t-1}, elementwise" if isinstance(cell, LinearRecurrence) else "h_t = W^T h_{t-1}"
+    setting = {"of": describe(network.config), "linear model": model, "starts": starts}
     return Result(setting, arrays, lines)
 
 
