@@ -23,6 +23,11 @@ SOURCES: dict[str, dict[str, Any]] = {
     "reported": {"linestyle": "--", "markerfacecolor": "white"},
     "measured": {"linestyle": "-"},
 }
+BARS: dict[str, dict[str, Any]] = {
+    "reported": {"facecolor": "white", "edgecolor": "0.3", "linestyle": "--"},
+    "measured": {"facecolor": "0.3"},
+}
+"""As SOURCES, for the legend of a picture of bars."""
 VARIANT = ":"
 """The line through measured figures of a variant of a cell, such as lstm.bias-zero, which has the cell's colour."""
 COLLAPSED: dict[str, Any] = {"marker": "x", "color": "black", "markersize": 7, "linestyle": ""}
@@ -56,6 +61,7 @@ def against_depth(rows: Sequence[Row], path: Path) -> None:
 
 def _draw(rows: Sequence[Row]) -> "Figure":
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
     panels = _panels(rows)
     looks: dict[str, dict[str, Any]] = {
@@ -76,7 +82,7 @@ def _draw(rows: Sequence[Row]) -> "Figure":
         axis.remove()
     line = figure.axes[0].plot
     in_curves = {r.kind for p in panels if _has_curve(p) for r in p}  # bars have their cells beside them
-    handles = [
+    handles: list[Any] = [
         line([], [], linestyle=VARIANT if "." in kind else "", label=kind, **look)[0]
         for kind, look in looks.items()
         if kind in in_curves
@@ -84,8 +90,10 @@ def _draw(rows: Sequence[Row]) -> "Figure":
     sources = {
         name: style for name, style in SOURCES.items() if any(getattr(r, name) is not None for p in panels for r in p)
     }
-    if len(sources) > 1:
+    if len(sources) > 1 and in_curves:
         handles += [line([], [], color="0.3", marker="o", label=name, **style)[0] for name, style in sources.items()]
+    elif len(sources) > 1:
+        handles += [Patch(label=name, **BARS[name]) for name in sources]
     if any(r.collapsed or r.diverged_runs or r.lost for p in panels for r in p):
         handles += line([], [], label="runs that collapsed or diverged", **COLLAPSED)
     figure.legend(handles=handles, loc="outside right upper")
