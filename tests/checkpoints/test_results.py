@@ -119,6 +119,32 @@ def test_a_lost_run_beside_measured_ones_is_recorded_by_their_release(small_zoo,
     assert "variation over seeds" not in card
 
 
+def test_the_mean_is_the_same_whichever_seed_was_released(small_zoo):
+    small_zoo({"epochs": 3})
+    of = [
+        evaluation("a" * 64).model_copy(update={"value": value, "seed": seed})
+        for seed, value in enumerate((0.2, 0.4, 0.6))
+    ]
+    entry, recipe = registry.find(NAME), registry.find(NAME).recipe
+    training = results.Training(
+        model=NAME, recipe_name="small", recipe=recipe, epochs_done=1, parameters=1, device="cpu", versions={}, command="c",
+        processes=1,
+    )  # fmt: skip
+    epoch = results.Epoch(
+        epoch=1, lr=1, train_loss=1, train_metric=0, validation_loss=1, validation_metric=0, gradient_norm=1, seconds=1
+    )
+    training = training.model_copy(update={"history": (epoch,)})
+    lost = training.model_copy(update={"diverged": 2})
+    first = results.Results(training=lost, evaluations=(of[0],), other_seeds=(of[1], of[2]))
+    other = results.Results(training=training, evaluations=(of[1],), other_seeds=(of[2],), diverged_seeds=(0,))
+    for released in (first, other):
+        (row,) = comparison.rows(NAME, results_of=lambda name, released=released: [released])
+        assert (row.measured, row.runs, row.diverged_runs) == (pytest.approx(0.5), 2, 1)
+    (alone,) = comparison.rows(NAME, results_of=lambda name: [results.Results(training=lost, evaluations=(of[0],))])
+    assert (alone.measured, alone.runs, alone.diverged_runs) == (0.2, 1, 0)
+    assert "mean of 2 seeds" in cards._over_seeds(entry, first)[0]
+
+
 def test_weights_are_released_rounded_to_float16(small_zoo, run, tmp_path):
     small_zoo({"epochs": 1})
     folder, home = tmp_path / "run", paths.path("cards", NAME)

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -288,6 +289,9 @@ def test_the_split_of_shakespeare_is_nanogpts():
     assert data.part("test") == text[int(n * 0.9) :]
     assert [len(data.part(name)) for name in ("train", "validation", "test")] == [953_854, 50_000, 111_540]
     assert data.tokenizer.words[2:] == tuple(sorted(set(text)))
+    counts, trained = Counter(data.part("train")[1:]), len(data.part("train")) - 1
+    constant = -sum(math.log(counts[c] / trained) for c in data.part("test")[1:]) / (len(data.part("test")) - 1)
+    assert known.all_tasks["shakespeare"].guess == pytest.approx(constant, abs=1e-3)
 
 
 def test_the_state_of_a_stream_begins_anew_with_each_epoch(letters, tmp_path, monkeypatch):

@@ -105,6 +105,14 @@ def test_dependency_replaces_a_share_of_every_sequence() -> None:
     assert result.loss.at(end="first", share=0.3).values == pytest.approx(float(expected), rel=1e-5)
 
 
+def test_dependency_measures_a_forecast_by_its_root_mean_square() -> None:
+    net, x = network("gru reset=before", layers=1), normal(30, 10, 2)
+    y = normal(30, net.interface.outputs)
+    result = dependency(net, x, y, target="forecast")
+    expected = (net(x) - y).square().mean().sqrt().detach()
+    assert result.metric.at(end="last", share=0.0).values == pytest.approx(float(expected), rel=1e-6)
+
+
 def test_dependency_replaces_words_by_a_frequent_one() -> None:
     words = Interface(vocabulary=5, steps=10, outputs=4, readout="last")
     spec = Architecture(cell="rnn", layers=1, units=3, embedding=Embedding(size=4))

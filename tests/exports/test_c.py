@@ -1,6 +1,7 @@
 """C99 headers and WebAssembly modules: every dense cell, and compiled as users would compile them."""
 
 import json
+import platform
 import re
 import shutil
 import struct
@@ -79,11 +80,11 @@ def rounded(net: Network, quantize: str | None) -> Network:
     return (quantized if quantize else frozen)(net)
 
 
-def program(folder: Path, compiler: str, include: Path, body: str) -> list[float]:
+def program(folder: Path, compiler: str, include: Path, body: str, *flags: str) -> list[float]:
     """Compile and run a C program that prints numbers, without a warning; return the numbers."""
     source = folder / "main.c"
     source.write_text(f'#include <stdio.h>\n#include "{include}"\nint main(void) {{\n{body}\nreturn 0;\n}}\n')
-    subprocess.run([compiler, *STRICT, str(source), "-o", str(folder / "main"), "-lm"], check=True)
+    subprocess.run([compiler, *STRICT, *flags, str(source), "-o", str(folder / "main"), "-lm"], check=True)
     output = subprocess.run([str(folder / "main")], check=True, capture_output=True, text=True).stdout
     return [float(word) for word in output.split()]
 
@@ -178,6 +179,37 @@ def test_a_header_is_c99_without_warnings(compiler: str, tmp_path: Path) -> None
         logits = program(tmp_path, compiler, path, printed(calls, 4))
         expected = rounded(words, quantize)(torch.tensor([[3, 1]]))[0]
         torch.testing.assert_close(torch.tensor(logits), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("flags", [("-march=native", "-ffast-math"), ("-Ofast",), ("-std=gnu99", "-O0")], ids=" ".join)
+@pytest.mark.parametrize("compiler", ["cc", "clang"])
+def test_other_ways_to_round_change_little(compiler: str, flags: tuple[str, ...], tmp_path: Path) -> None:
+    path = one(small("lstm"), "c", tmp_path).path
+    x87 = ("-mfpmath=387",) if "-O0" in flags and compiler == "cc" and platform.machine() == "x86_64" else ()
+    values = [-80.0, -20.0, -1.5, -0.3, 0.0, 0.3, 5.0, 80.0]
+    given = ", ".join(f"{v}f" for v in values)
+    body = (
+        f'volatile float x[8] = {{{given}}}; int i; for (i = 0; i < 8; i++) printf("%.9g ", (double)small_exp(x[i]));'
+    )
+    found = torch.tensor(program(tmp_path, compiler, path, body, *flags, *x87))
+    torch.testing.assert_close(found, torch.tensor(values).exp(), rtol=1e-5, atol=0)
+
+
+def test_a_second_header_of_one_identifier_is_not_skipped(tmp_path: Path) -> None:
+    nets = [network("gru", units=4, dtype=torch.float32) for _ in range(2)]
+    nn.init.zeros_(nets[0].head.bias)
+    paths = []
+    for net, name in zip(nets, ("small-a", "small.a"), strict=True):
+        net.config = net.config.model_copy(update={"name": name})
+        paths.append(one(net, "c", tmp_path).path)
+    texts = [path.read_text() for path in paths]
+    guards = {re.search(r"#ifndef (small_a_H_[0-9a-f]{8})\n#define \1\n", text)[1] for text in texts}  # type: ignore[index]
+    assert len(guards) == 2
+    source = tmp_path / "main.c"
+    source.write_text("".join(f'#include "{path.name}"\n' for path in paths) + "int main(void) { return 0; }\n")
+    refused = subprocess.run(["cc", "-std=c99", str(source)], capture_output=True, text=True, cwd=tmp_path)
+    assert refused.returncode != 0
+    assert "redefinition" in refused.stderr
 
 
 def test_a_header_has_no_numbers_that_nobody_reads(tmp_path: Path) -> None:

@@ -302,7 +302,7 @@ def test_runs_of_which_some_collapsed_are_points_beside_the_curve() -> None:
     assert marks == [([1], [0.0]), ([], [])]  # on the axis, not on the other run; and in the legend
     other = [rows[0], replace(rows[1], values=(0.1, 0.9, 0.7)), rows[2]]
     assert comparison.digest(other) != comparison.digest(rows)  # else the picture would not be drawn again
-    first = replace(rows[0], epochs=5, epochs_done=2, diverged=3, seeds=(4, 5, 6))
+    first = replace(rows[0], epochs=5, epochs_done=2, diverged=3, seeds=(4, 5, 6), trained_seed=4)
     assert first.training_text == "r, seed 4: 2 of 5 epochs; diverged"
     assert comparison.shorter([replace(first, paper_epochs=9), replace(first, diverged=None, paper_epochs=9)]) == [
         replace(first, diverged=None, paper_epochs=9)

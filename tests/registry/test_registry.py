@@ -785,7 +785,7 @@ def test_a_schedule_lasts_as_long_as_what_it_is_for(tmp_path):
 @pytest.mark.parametrize(("extra", "words"), [
     ("classes: [a]", "1 class names do not fit 10 outputs"),
     ("classes: [a, b, c, d, e, f, g, h, i, a]", "two classes are called 'a'; give each another name"),
-    ("guess: 0.5", "only a task with target 'value' can have 'guess'"),
+    ("guess: 0.5", "only a task with target 'value', 'token' or 'binary' can have 'guess'"),
     ("target: value\n    classes: [a, b, c, d, e, f, g, h, i, j]", "only a task with target 'class' or 'binary' can have 'classes'"),
 ])  # fmt: skip
 def test_classes_that_are_not_the_outputs(tmp_path, extra, words):

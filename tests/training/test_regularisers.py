@@ -94,6 +94,8 @@ def test_of_one_time_step_the_penalty_is_zero() -> None:
         ("esn", {}, "none of its recurrent weights is trained"),
         ("rnn", {"zoneout": 0.1}, "zoneout and recurrent dropout"),
         ("rnn", {"recurrent_dropout": 0.1}, "zoneout and recurrent dropout"),
+        ("rnn", {"dropout": 0.1}, "batch norm and dropout"),
+        ("rnn", {"block": {"norm": "batch"}}, "batch norm and dropout"),
     ],
 )
 def test_networks_without_a_defined_penalty_are_refused(case: str, spec: dict[str, object], reason: str) -> None:

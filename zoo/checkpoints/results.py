@@ -193,9 +193,19 @@ class Results(Spec):
         return next((e for e in self.evaluations if e.split == split), None)
 
     def over_seeds(self, split: str = "test") -> tuple[Evaluation, ...]:
-        """Return the evaluations on `split` of all runs by one recipe, that of `measured` first; () if there is none."""
-        first = self.measured(split)
-        return () if first is None else (first, *(e for e in self.other_seeds if e.split == split))
+        """Return the evaluations on `split` of all runs by one recipe, that of `measured` first; () if there is none.
+
+        A run that diverged after its first epoch counts only if there is no other, as runs in `diverged_seeds` do not count.
+        """
+        first, others = self.measured(split), tuple(e for e in self.other_seeds if e.split == split)
+        if first is None:
+            return ()
+        return others if others and self.lost_first else (first, *others)
+
+    @property
+    def lost_first(self) -> bool:
+        """True if the run that `training` describes diverged, while other seeds' runs were measured."""
+        return self.training is not None and self.training.diverged is not None and bool(self.other_seeds)
 
 
 def read(folder: Path) -> Results:

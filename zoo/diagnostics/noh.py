@@ -257,8 +257,8 @@ def dependency(
     (sections 4.2.1 and 4.4.1); this function does not train the network. Raises RequestError if there is a target at every
     step.
 
-    metric: (end, share), the accuracy as a fraction, or the squared error; end: "last" or "first". loss: (end, share), the
-    cross-entropy in nats, or the squared error.
+    metric: (end, share), that of the target, such as the accuracy as a fraction; end: "last" or "first". loss: (end, share),
+    the cross-entropy in nats, or the squared error.
     """
     if network.config.interface.readout == "every":
         raise RequestError(
@@ -274,7 +274,7 @@ def dependency(
         for j, replaced in enumerate(((steps >= ends - count) & (steps < ends), steps < count)):
             where = unsqueeze_to(replaced, x.dim()).to(x.device)
             total, correct, n = score(target, network(torch.where(where, neutral, x), lengths), y)
-            values[j, i] = float(correct / n), float(total / n)
+            values[j, i] = TARGETS[target].of_mean(float(correct / n)), float(total / n)
     axes, unit = (Axis("end", ("last", "first")), Axis("share", SHARES)), TARGETS[target].title
     metric, loss = Array(values[..., 0], axes, unit), Array(values[..., 1], axes, "loss")
     texts = [

@@ -219,7 +219,7 @@ def architecture(
         ("directions", f"two, merged by {spec.bidirectional}" if spec.bidirectional else ""),
         ("input", shapes.example_text),
         ("embedding", _embedding_text(spec.embedding)),
-        ("standardised", f"mean {shapes.mean}, std {shapes.std}" if spec.standardize else ""),
+        ("standardised", f"mean {shapes.mean}, std {shapes.std}" if spec.standardize and shapes.std != 1.0 else ""),
         ("readout", outputs),
         ("head", spec.head.text if spec.head else ""),
         *(
@@ -265,8 +265,8 @@ def _figures(entry: Entry, recorded: Results) -> str:
 
 def _over_seeds(entry: Entry, recorded: Results) -> tuple[str, str, str]:
     """Return (name, value, source) of a card's figure, as text: the mean and standard deviation over the runs of all seeds."""
-    runs = recorded.over_seeds()
-    published = runs[0]  # of the run whose results the card shows
+    runs, published = recorded.over_seeds(), recorded.measured()
+    assert published is not None
     each = ", ".join(f"seed {run.seed}: {value_text(run)}" for run in runs)
     weights = "" if entry.weights is None else f"; the weights are those of seed {published.seed}"
     mixed = [row for row in comparison.rows(entry.name, results_of=lambda name: [recorded]) if row.mixed]

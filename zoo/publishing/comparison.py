@@ -72,6 +72,8 @@ class Row:
     """The epoch in which training ended because the loss or a gradient was infinite or NaN; None if it did not."""
     diverged_step: int | None = None
     """The optimizer step in which that happened, if known."""
+    trained_seed: int | None = None
+    """The seed of the run that `recipe`, `epochs_done` and `diverged` describe."""
     stand_in: str | None = None
     """The paper's dataset if we use another dataset in its place, so that the two figures come from different test sets."""
 
@@ -179,7 +181,8 @@ class Row:
         ends = {"diverged": self.diverged, "collapsed": self.collapsed and self.runs == 1}
         end = next((f"; {word}" for word, ended in ends.items() if ended), "")
         stopped = "stopped early after " if self.converged and not end and self.epochs_done != self.epochs else ""
-        whose = f"seed {self.seeds[0]}: " if self.runs > 1 and self.seeds and (end or stopped) else ""
+        several = self.runs > 1 and self.trained_seed is not None
+        whose = f"seed {self.trained_seed}: " if several and (end or stopped) else ""
         # of several runs, some of which collapsed, the first may have ended early and others not
         done = "up to" if self.mixed and self.epochs_done != self.epochs else f"{self.epochs_done} of"
         if len(set(self.epochs_of_each)) > 1 and not (end or stopped or self.mixed):
@@ -244,7 +247,7 @@ def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Result
         row, measured=statistics.fmean(values), n=evaluation.n, split=evaluation.split,
         runs=len(values), values=tuple(values), seeds=tuple(e.seed for e in evaluations if e.seed is not None),
         collapsed=sum(len(run.collapsed_seeds) + _collapsed(run) for run, _ in measured),
-        diverged_runs=len(lost) + sum(len(run.diverged_seeds) for run, _ in measured),
+        diverged_runs=len(lost) + sum(len(run.diverged_seeds) + run.lost_first for run, _ in measured),
     )  # fmt: skip
     epochs_of_each = tuple(run.training.epochs_done for run, _ in measured if run.training)
     return _trained(replace(row, epochs_of_each=epochs_of_each), entry, first.training) if first.training else row
@@ -256,7 +259,7 @@ def _trained(row: Row, entry: registry.Entry, training: results.Training) -> Row
     return replace(
         row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs,
         paper_epochs=base.epochs if base and base.paper else None, recipe_paper=base.paper if base else None,
-        diverged=training.diverged, diverged_step=training.diverged_step,
+        diverged=training.diverged, diverged_step=training.diverged_step, trained_seed=training.recipe.seed,
         converged=results.converged(training.history, training.recipe),
     )  # fmt: skip
 

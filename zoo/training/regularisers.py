@@ -62,6 +62,8 @@ def _suitable(network: Network) -> RecurrentNetwork:
         reason = "none of its recurrent weights is trained"
     elif spec.zoneout or spec.recurrent_dropout:
         reason = "zoneout and recurrent dropout change the step from one state to the next"
+    elif (spec.block is not None and spec.block.norm == "batch") or spec.dropout:
+        reason = "batch norm and dropout would see each batch twice"
     else:
         return network
     raise RequestError(

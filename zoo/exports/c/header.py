@@ -3,6 +3,7 @@
 A network whose cell uses the time between inputs also has NAME_step_after, which takes that time.
 """
 
+import hashlib
 import re
 from dataclasses import dataclass
 from importlib.resources import files
@@ -138,14 +139,19 @@ def header(
         operations=_operations(functions + body),
         arrays=_arrays(weights) if folder is None else _binary(weights, folder), functions=functions, body=body,
     )  # fmt: skip
-    text = text.replace("RNN_", f"{identifier(name)}_")
+    digest = hashlib.sha256(text.encode()).hexdigest()[
+        :8
+    ]  # else a header of the same identifier would be skipped silently
+    text = re.sub(r"\bRNN_H\b", f"RNN_H_{digest}", text).replace("RNN_", f"{identifier(name)}_")
     return Header(Template(text).substitute(provenance=_comment(provenance)), stack, places)
 
 
 def _stack_bytes(functions: str, body: str) -> int:
-    """Return the bytes of the arrays that a step has on the stack at once: those of its `body` and of the largest of `functions`."""
+    """Return the bytes of the arrays that a step has on the stack at once: those of its `body`, of the largest of `functions`, and
+    the sums of an 8-bit product."""
     each = [_arrays_of(text) for text in re.split(r"\nstatic RNN_APART void ", functions)]
-    return max(each) + _arrays_of(body)
+    sums = 4 * 64 + _ALIGNED if "RNN_product_int8(" in functions + body else 0
+    return max(each) + _arrays_of(body) + sums
 
 
 def _arrays_of(text: str) -> int:

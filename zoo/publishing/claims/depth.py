@@ -67,7 +67,7 @@ def runs_by_depth(names: Iterable[str]) -> Depths:
     for name in names:
         model, found = registry.models()[name], results.for_model(name)
         lost = found.training is not None and found.training.diverged is not None
-        accuracies = [e.value for e in found.over_seeds()][lost:]  # the first is of the run that `training` describes
+        accuracies = [e.value for e in found.over_seeds() if not (lost and e is found.measured())]
         depths.setdefault(model.cell, {})[model.layers] = Runs(accuracies, len(found.diverged_seeds) + lost)
     return {cell: dict(sorted(layers.items())) for cell, layers in depths.items()}
 

@@ -176,7 +176,9 @@ class Task(Shapes):
     horizons: Seq[Count] = ()  # for target `forecast`: how many steps after its window each output comes
     persistence: Seq[Positive] = ()
     """For target `forecast`: the test error of repeating the last value, at each horizon."""
-    guess: Positive | None = None  # for target `value`, if known: the mean squared error of the best constant answer
+    guess: Positive | None = (
+        None  # for target value, token or binary, if known: the test metric of the best constant answer
+    )
     pipeline_tag: Literal[
         "audio-classification",
         "image-classification",
@@ -191,8 +193,8 @@ class Task(Shapes):
         yield from super()._problems()
         if {len(self.horizons), len(self.persistence)} != {self.outputs if self.target == "forecast" else 0}:
             yield "target 'forecast' needs 'horizons' and 'persistence', one for each output, and no other target has any"
-        if self.guess is not None and self.target != "value":
-            yield "only a task with target 'value' can have 'guess'"
+        if self.guess is not None and self.target not in ("value", "token", "binary"):
+            yield "only a task with target 'value', 'token' or 'binary' can have 'guess'"
         if self.classes and self.target in ("value", "forecast"):
             yield "only a task with target 'class' or 'binary' can have 'classes'"
         if self.target == "binary" and self.readout != "every":
@@ -208,8 +210,10 @@ class Task(Shapes):
     def chance(self) -> float | None:
         """The metric of an answer that does not depend on the input; None if it is unknown.
 
-        Of classes, tokens and binary outputs: of guessing, with all equally likely.
+        Of classes: of guessing, with all equally likely, and of tokens and binary outputs if `guess` is unknown.
         """
+        if self.guess is not None:
+            return self.guess
         match self.target:
             case "class":
                 return 1 / self.outputs
@@ -217,7 +221,7 @@ class Task(Shapes):
                 return math.log(self.outputs)
             case "binary":
                 return self.outputs * math.log(2)
-        return self.guess
+        return None
 
     @property
     def output_text(self) -> str:

@@ -41,7 +41,11 @@ static inline float RNN_exp(float x) {
     x = x > 87.0f ? 87.0f : x;
     n.number = x * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: adding it leaves the rounded integer in the low bits */
     power.bits = (n.bits << 23) + 0x3f800000u;
+#ifdef __wasm__ /* LLVM 14 would convert four integers one by one */
     n.number -= 12582912.0f;
+#else /* from the bits, since -ffast-math and the x87 would undo a subtraction */
+    n.number = (float)(int32_t)(n.bits - 0x4b400000u);
+#endif
     r = x - n.number * 0.693359375f;
     r += n.number * 2.12194440e-4f;
     p = r * (1.0f / 5040.0f) + 1.0f / 720.0f;
