@@ -943,7 +943,7 @@ def clockwork(w: Weights, x: Tensor, state: State, modules: int = 1) -> State:
         moved = tanh(a[:, rows] + linear(U[rows, k * size :], h[:, k * size :]))
         runs = (t / 2**k == torch.floor(t / 2**k)).expand(moved.shape)
         new.append(torch.where(runs, moved, h[:, rows]))
-    return torch.cat(new, 1), (t + 1) % 2 ** (modules - 1)
+    return torch.cat(new, 1), (t + 1) % 2**modules
 
 
 def lmu(w: Weights, x: Tensor, state: State, order: int = 32, theta: float = 784.0) -> State:

@@ -247,4 +247,4 @@ def test_the_clock_of_a_clockwork_network_goes_on() -> None:
     for x in torch.rand(20, 1, 3):
         _, state = net.step(x, state)
         times.append(int(state[0][1]))
-    assert times == [t % 8 for t in range(1, 21)]
+    assert times == [t % 16 for t in range(1, 21)]

@@ -92,7 +92,7 @@ def test_steps_with_resets_are_the_sequence(cell: str, readout: str) -> None:
     x, state = normal(BATCH, TIME, 2), given(net)
     expected = net(x, state=state, resets=RESETS)
     for t in range(TIME):
-        logits, state = net.step(x[:, t], state, RESETS[:, t])
+        logits, state = net.step(x[:, t], state, resets=RESETS[:, t])
     torch.testing.assert_close(logits, expected)
 
 
@@ -124,7 +124,7 @@ def test_resets_that_do_not_fit(resets: object, words: str) -> None:
         with pytest.raises(RequestError, match=words):
             call()
     with pytest.raises(RequestError, match="resets must be"):
-        net.step(normal(BATCH, 2), None, torch.zeros(BATCH))
+        net.step(normal(BATCH, 2), resets=torch.zeros(BATCH))
     with pytest.raises(RequestError, match="lengths must be"):
         net(normal(BATCH, TIME, 2), torch.zeros(BATCH, dtype=torch.long), resets=RESETS)
 

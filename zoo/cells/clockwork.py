@@ -22,7 +22,7 @@ class Clockwork(Cell):
     """h_t = tanh(W x_t + U h_{t-1} + b) in the modules whose period divides t; the others keep their h_{t-1}.
 
     `modules` groups of equally many units have the periods 1, 2, 4, ... A module sees itself and slower ones. The time t is
-    the second state, a number of steps modulo the longest period. One module is the simple recurrent network.
+    the second state, a number of steps modulo twice the longest period. One module is the simple recurrent network.
     """
 
     inputs = ("h",)
@@ -42,5 +42,5 @@ class Clockwork(Cell):
         h, t = state
         periods = 2.0 ** (torch.arange(self.units, device=t.device) * self.groups // self.units).to(t.dtype)
         running = torch.remainder(t, along(periods, self.axis)) == 0
-        after = torch.remainder(t + 1, 2.0 ** (self.groups - 1))  # beyond 2**24 float32 would stand still
+        after = torch.remainder(t + 1, 2.0**self.groups)  # beyond 2**24 float32 would stand still
         return torch.where(running, torch.tanh(self.recurrent(h, x[0])), h), after

@@ -33,6 +33,8 @@ global_module_hooks_active = nn.modules.module._has_any_global_hook
 
 def is_mapped(tensor: torch.Tensor) -> bool:
     """Return whether torch.func.vmap maps over this tensor, so that its values cannot be read."""
+    if torch.compiler.is_compiling() or not transforms_active():
+        return False
     functorch = torch._C._functorch
     while functorch.is_functorch_wrapped_tensor(tensor):
         if functorch.is_batchedtensor(tensor):
