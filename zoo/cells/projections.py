@@ -70,9 +70,7 @@ class Projection(nn.Module):
         return self.matrix.shape[1]
 
     def hold(self, mask: Tensor | None = None) -> None:
-        held = (
-            self.parametrization is not None and not forward_hooks(self)[0]
-        )  # as that of prune, which sets the weight
+        held = self.parametrization is not None and not forward_hooks(self)[0]  # that of prune sets the weight
         if held or mask is not None:  # torch.export forbids an assignment that changes nothing
             self.held_matrix, self.mask = self.matrix if held else None, mask
 

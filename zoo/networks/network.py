@@ -293,8 +293,8 @@ def valid_lengths(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int
     """Return `lengths`, (batch, *parts), as torch.int64 on the device of x, (batch, time, ...); None if they are invalid.
 
     Valid lengths are positive integers, and those of one sequence add up to at most `time`. parts: (2,) if every sequence has
-    two lengths, of a story and a question; else nothing. Within torch.func.vmap and an export the values are not checked. Raises RequestError if x is on the meta device, where steps cannot be compared with
-    lengths.
+    two lengths, of a story and a question; else nothing. Within torch.func.vmap and an export the values are not checked.
+    Raises RequestError if x is on the meta device, where steps cannot be compared with lengths.
     """
     if lengths is not None and x.is_meta:
         raise RequestError("A network on the meta device takes no lengths, for they have no values there.")

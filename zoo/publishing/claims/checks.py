@@ -90,18 +90,16 @@ def first_norms(results: Results, cell: str, low: float, high: float) -> Verdict
     The ratio is the norm of layer 1 divided by that of the last layer.
     """
     norm = results[cell].norm.values[:, 0]
-    return f"layer 1 over layer {len(norm)}, in the first update: {norm[0] / norm[-1]:.3g}", bool(
-        low < norm[0] / norm[-1] < high
-    )
+    ratio = norm[0] / norm[-1]
+    return f"layer 1 over layer {len(norm)}, in the first update: {ratio:.3g}", bool(low < ratio < high)
 
 
 def between(results: Results) -> Verdict:
     """Return whether STAR's ratio (see `first_norms`) lies between the LSTM's and the plain RNN's."""
     norms = {c: r.norm.values for c, r in results.items()}
     values = {c: n[0, 0] / n[-1, 0] for c, n in norms.items() if len(n) > 1}  # an RHN is one layer of many transitions
-    return f"layer 1 over the last, in the first update: {as_text(values)}", bool(
-        values["lstm"] < values["star"] < values["rnn"]
-    )
+    lies_between = bool(values["lstm"] < values["star"] < values["rnn"])
+    return f"layer 1 over the last, in the first update: {as_text(values)}", lies_between
 
 
 def _drift(result: Result) -> np.ndarray:
