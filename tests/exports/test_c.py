@@ -195,6 +195,13 @@ def test_other_ways_to_round_change_little(compiler: str, flags: tuple[str, ...]
     torch.testing.assert_close(found, torch.tensor(values).exp(), rtol=1e-5, atol=0)
 
 
+def test_a_name_that_ends_as_the_files_of_steps_is_refused(tmp_path: Path) -> None:
+    net = small("gru")
+    net.config = net.config.model_copy(update={"name": "small.step"})
+    with pytest.raises(RequestError, match=r"would have the names of another model's steps\. Rename the network"):
+        one(net, "c", tmp_path)
+
+
 def test_a_second_header_of_one_identifier_is_not_skipped(tmp_path: Path) -> None:
     nets = [network("gru", units=4, dtype=torch.float32) for _ in range(2)]
     nn.init.zeros_(nets[0].head.bias)

@@ -101,6 +101,10 @@ def _check_request(
     row = find_format(format)
     if graph not in (None, "both", *GRAPHS):
         raise RequestError(f"graph is {shown(graph)}; it can be {', '.join(map(repr, GRAPHS))} or 'both'.")
+    if config.name.endswith(".step"):
+        raise RequestError(
+            f"The files of {config.name} would have the names of another model's steps. Rename the network."
+        )
     kinds = GRAPHS if graph == "both" else (graph or row.graphs[0],)
     for kind in kinds:
         if reason := why_not(config, format, kind):
