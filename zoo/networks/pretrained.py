@@ -117,8 +117,9 @@ def save(network: ConfiguredModule, folder: Path) -> None:
 def save_settings(network: ConfiguredModule, folder: Path) -> None:
     """Write the config, and the vocabulary if there is one, into a checkpoint's folder unless it has them. Raises OSError."""
     for name, content in _settings_files(network).items():
-        if not (folder / name).is_file() or (folder / name).read_bytes() != content:
-            files.atomic_write(folder / name, content)
+        path = folder / name
+        if not (path.is_file() and files.has_content(path, content)):
+            files.atomic_write(path, content)
 
 
 def _settings_files(network: ConfiguredModule) -> dict[str, bytes]:
