@@ -111,7 +111,7 @@ def _emit_models(models: Sequence[tuple[str, index.Summary]], as_json: bool, cos
 
 
 def _summaries() -> dict[str, index.Summary]:
-    """Return the summary of every model by name, without reading registry.yaml if the index in cards/lock.json is up to date."""
+    """Return registry.summaries() without its slow imports if the index in cards/lock.json is up to date."""
     return index.read() or registry.summaries()
 
 

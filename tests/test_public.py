@@ -353,8 +353,10 @@ def test_a_network_is_not_saved_where_load_would_not_find_it(
     with pytest.raises(RequestError, match=r"hf://org/name is an address on the Hub.*use push_to_hub"):
         network.save_pretrained("hf://org/name")
     (tmp_path / "file").touch()
-    with pytest.raises(RequestError, match="is a file"):
-        network.save_pretrained("file")
+    (tmp_path / "link").symlink_to("nowhere")
+    for place in ("file", "link", "file/below"):
+        with pytest.raises(RequestError, match="is not a folder"):
+            network.save_pretrained(place)
     network.save_pretrained("mine")
     with pytest.raises(RequestError, match="Give the folder"):
         load("mine/model.safetensors")

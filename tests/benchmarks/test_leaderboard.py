@@ -75,6 +75,13 @@ def test_a_row_is_measured_and_goes_on_where_it_was(
     assert again.model_dump(exclude={"step_us"}) == row.model_dump(exclude={"step_us"})
 
 
+def test_the_first_row_of_a_zoo_makes_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = leaderboard.read()[0]
+    monkeypatch.setattr(paths, "ROOT", tmp_path / "new")
+    leaderboard.record(row)
+    assert leaderboard.read() == [row]
+
+
 def test_the_rate_with_the_lowest_loss_of_any_epoch_is_measured_on_the_test_data(
     small_zoo: Callable[..., Path], tmp_path: Path
 ) -> None:

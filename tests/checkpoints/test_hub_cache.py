@@ -12,7 +12,7 @@ from huggingface_hub import constants
 from zoo.checkpoints import configs, sources, tensors
 from zoo.checkpoints.hub import cache
 from zoo.checkpoints.references import Reference
-from zoo.errors import NetworkError
+from zoo.errors import NetworkError, StorageError
 
 ADDRESS = f"hf://{REPO}"
 
@@ -134,6 +134,12 @@ def test_a_copy_over_a_pipe_is_an_error(here: Here, run: Run, tmp_path: Path) ->
     code, _, err = run("pull", OTHER, "--to", str(tmp_path))
     assert code == 1
     assert "not a regular file" in err
+
+
+def test_a_file_that_vanishes_from_the_cache_is_not_copied(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"No such file or directory. Pull the model again.$"):
+        cache.copy({configs.FILE: tmp_path / "gone"}, tmp_path / "here", force=False)
+    assert not (tmp_path / "here").exists()
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link"])

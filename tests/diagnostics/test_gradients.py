@@ -16,6 +16,7 @@ from zoo.diagnostics.base import Array, Axis
 from zoo.diagnostics.gradients import compare_ends, evolution, feedforward, gradients
 from zoo.diagnostics.lattice import summarise
 from zoo.errors import RequestError
+from zoo.registry.schema.recipes import Optimizer
 from zoo.training.step import make_optimizer
 
 
@@ -26,6 +27,15 @@ def test_gradient_norms_are_those_of_backward() -> None:
     F.cross_entropy(net(x), y).backward()
     expected = [math.sqrt(sum(float(p.grad.square().sum()) for p in layer.parameters())) for layer in net.layers]
     np.testing.assert_allclose(result, expected, rtol=1e-5)  # the loss is taken in single precision
+
+
+def test_gradients_are_clipped_as_the_recipe_says() -> None:
+    name = "mlp-3x8-circles.tanh"
+    net, data, recipe, target = subject.training_arguments(name, subject.config_of(name), epochs=1)
+    before = copy.deepcopy(net.state_dict())
+    plain = recipe.model_copy(update={"optimizer": Optimizer(name="sgd", lr=1.0), "max_grad_norm": 1e-9})
+    feedforward(net, data, plain, target)
+    torch.testing.assert_close(net.state_dict(), before, atol=1e-6, rtol=0)
 
 
 def test_the_course_of_a_feed_forward_network() -> None:

@@ -77,6 +77,12 @@ def test_both_directions_stop_at_the_end_of_a_sequence_before_their_jacobians_ar
     assert not np.allclose(jacobian_at(net, padded, step=2).values.values, whole.values.values, equal_nan=True)
 
 
+@pytest.mark.parametrize("step", [5, -6])
+def test_a_step_beyond_the_shortest_sequence_is_refused(step: int) -> None:
+    with pytest.raises(RequestError, match=f"Step {step} is not one of the 5 steps of the shortest sequence"):
+        jacobian_at(network("gru"), normal(2, 9, 2), torch.tensor([9, 5]), step=step)
+
+
 # against what is computed by hand
 
 

@@ -9,7 +9,7 @@ from zoo.cells import CELLS
 from zoo.cells.base import Cell, State
 from zoo.cells.projections import ProjectionFactory, at_every_step
 from zoo.cells.rows import CellRow
-from zoo.errors import CellError, UnknownNameError
+from zoo.errors import CellError, RequestError, UnknownNameError
 from zoo.networks.checking import CHECKS
 
 
@@ -117,3 +117,31 @@ def test_options_and_unknown_cells() -> None:
     assert len(check_cell("deltanet", {"heads": 3})) == len(CHECKS)
     with pytest.raises(UnknownNameError, match="No cell is called 'lstmm'"):
         check_cell("lstmm")
+
+
+class Unmakeable(Sound):
+    def __init__(self, projection: ProjectionFactory):
+        raise NameError("name 'projektion' is not defined")
+
+
+def test_a_cell_that_cannot_be_made_and_options_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CELLS, "unmakeable", CellRow(f"{__name__}:Unmakeable", "a cell", "elman"))
+    with pytest.raises(CellError, match=r"The cell unmakeable fails a check: .* name 'projektion' is not defined$"):
+        check_cell("unmakeable")
+    with pytest.raises(RequestError, match=r"lstm cannot be checked: .*nope"):
+        check_cell("lstm", {"nope": 1})
+    with pytest.raises(RequestError, match="mlp is feed-forward"):
+        check_cell("mlp")
+
+
+def test_the_settings_of_torch_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with pytest.raises(CellError, match="lost"):
+            check_cell("lostvalue")
+        check_cell("fastrnn")
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert not torch.utils.deterministic.fill_uninitialized_memory

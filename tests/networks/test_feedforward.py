@@ -78,6 +78,12 @@ def test_activations_and_their_slopes(name):
     assert all(g.isfinite().all() for g in (torch.autograd.grad(y.sum(), parts) if parts else ()))
 
 
+def test_the_slope_of_mpelu_at_zero_is_that_of_the_elu():
+    x = torch.zeros(1, requires_grad=True)
+    (slope,) = torch.autograd.grad(ACTIVATIONS["mpelu"].apply(x, torch.ones(1), torch.ones(1)).sum(), x)
+    assert slope.item() == 1.0
+
+
 def test_slopes_by_the_parameters():
     """Li et al. 2017: df/da = exp(bx) - 1 and df/db = a x exp(bx) below zero, nothing above."""
     x = torch.tensor(X, dtype=torch.float64)

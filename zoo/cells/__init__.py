@@ -26,6 +26,8 @@ _NO_PRODUCT = {"recurrent_dropout": "it has no recurrent projection"}
 _SCALED = {"zoneout": "one of its states is the scale of others, and zoneout would keep one without the other"}
 _PHI = ("tanh", "relu")
 _HEADS = Number(1, 1024, whole=True, divides_units=True)
+_MODULES = Number(1, 24, whole=True, divides_units=True)
+"""Of a clockwork network; float32 counts the 2**modules steps of the slowest one."""
 _COUNT = Number(1, 1024, whole=True)
 _FULL_OR_RANK = Number(0, 1024, whole=True)
 _FRACTION = Number(0.0, 1.0)
@@ -253,7 +255,7 @@ CELLS: dict[str, CellRow] = {
         },
         properties=("gated", "time-gaps"),
     ),
-    "clockwork": CellRow("clockwork.Clockwork", "clockwork RNN", "clockwork", {"modules": _HEADS}, without=_OWN_TIME),
+    "clockwork": CellRow("clockwork.Clockwork", "clockwork RNN", "clockwork", {"modules": _MODULES}, without=_OWN_TIME),
     "esn": CellRow(
         "reservoir.ESN", "echo state network", "esn",
         {"leak": _FRACTION, "radius": Number(0.0, 100.0), "density": _FRACTION},

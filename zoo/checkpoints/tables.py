@@ -38,6 +38,7 @@ class Table(Generic[R]):
     def record(self, row: R) -> None:
         """Store a row, in place of an older row with its key. Raises RequestError for an installed package, and OSError."""
         path = paths.writable(*self.file)
+        path.parent.mkdir(parents=True, exist_ok=True)
         with files.exclusive_lock(path.parent):
             others = [other for other in self.read() if self.key(other) != self.key(row)]
             self._write(sorted([*others, row], key=self.key))

@@ -135,7 +135,7 @@ class Result:
         return replace(self, arrays={name: self.arrays[name] for name in names})
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON data from which `from_json` restores the result."""
+        """Return JSON data from which `from_json` restores the result, except for `summarised`."""
         arrays = {name: array.to_json() for name, array in self.arrays.items()}
         return {"setting": dict(self.setting), "lines": list(self.lines), **arrays}
 

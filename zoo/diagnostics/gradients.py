@@ -133,8 +133,9 @@ def feedforward(
 ) -> Result:  # fmt: skip
     """Train a feed-forward classifier, and record diagnostics A, B and C after every epoch: Chen 2022.
 
-    This changes the network. The learning rate is constant at the recipe's full rate. The recipe's seed decides the order
-    of the examples, and a last incomplete batch is used too. report(epochs done, all epochs) is called.
+    This changes the network. Optimizer, batch size and clipping are the recipe's; the learning rate is constant at the
+    recipe's full rate. The recipe's seed decides the order of the examples, and a last incomplete batch is used too.
+    report(epochs done, all epochs) is called.
 
     A, gradient: (layer, epoch), the mean of |dy/dW| over the weights of a layer. y is the probability of the last class,
     averaged over the examples. B, loss and accuracy: (epoch,), on the training data, in nats and as a fraction.
@@ -145,7 +146,7 @@ def feedforward(
     """
     if not isinstance(network, FeedForward) or target != "class":
         raise RequestError(f"{network.config.name} {NO_CLASSIFIER}")
-    updater = Updater(network, recipe.optimizer, target)
+    updater = Updater(network, recipe.optimizer, target, max_grad_norm=recipe.max_grad_norm)
     generator = torch.Generator().manual_seed(recipe.seed)
     x, y, _ = data.batch(torch.arange(len(data)), network.device)
     slopes, losses, accuracies, outputs = [], [], [], []

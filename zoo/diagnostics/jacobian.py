@@ -22,6 +22,7 @@ from ..errors import RequestError
 from ..networks.layer import Direction
 from ..networks.recurrent import RecurrentNetwork
 from ..registry.schema import Config
+from ..utils.text import counted
 from .base import Array, Axis, Result
 from .ensemble import Node, Weights, draw, initial_values
 from .subject import Inputs, Lengths, block_labels, describe, layer_inputs, requires_recurrent, unroll, without_task
@@ -56,8 +57,12 @@ def jacobian_at(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, s
 
     step: index of the time step; a negative index counts from the end of the shortest sequence. The singular values of each
     sequence are sorted, then averaged over the batch. Of a bidirectional network, the forward direction is analysed.
+    Raises RequestError for a step that the shortest sequence does not have.
     """
-    t = step % (x.shape[1] if lengths is None else int(lengths.min()))
+    steps = x.shape[1] if lengths is None else int(lengths.min())
+    if not -steps <= step < steps:
+        raise RequestError(f"Step {step} is not one of the {counted(steps, 'step')} of the shortest sequence.")
+    t = step % steps
     layers = []
     with torch.no_grad():
         for layer, inputs in zip(network.layers, layer_inputs(network, x, lengths), strict=True):

@@ -2,16 +2,19 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 from torch.func import functional_call
+from torch.utils import deterministic
 
-from ..cells import cell_class, cell_row
+from ..cells import FEEDFORWARD, cell_class, cell_row
 from ..cells.base import Cell
 from ..cells.projections import Projection, ProjectionFactory
-from ..errors import CellError, ZooError, first_line
+from ..errors import CellError, RequestError, ZooError, faults, first_line
 from ..registry import load_registry
 from ..registry.schema import Architecture, Config, Interface
 from .builder import build
@@ -34,10 +37,12 @@ def check_cell(cell: str, options: Mapping[str, Any] | None = None, *, smooth: b
     smooth: whether to compare gradients with finite differences; False for a cell whose gradient is not that of its function.
 
     Small networks with random parameters compute in float64. Raises CellError, which names the first property that does not
-    hold; UnknownNameError for an unknown cell; and what `build` raises.
+    hold; UnknownNameError for an unknown cell; RequestError for a feed-forward cell, or options that the cell does not have.
     """
     load_registry()  # which may declare the cell
     row, held = cell_row(cell), []
+    if cell in FEEDFORWARD:
+        raise RequestError(f"{cell} is feed-forward, and check_cell takes recurrent cells.")
     for sentence, check in CHECKS.items():
         if (check is _gradients and not smooth) or (check is _convolution and "kernel" in row.without):
             continue
@@ -46,7 +51,7 @@ def check_cell(cell: str, options: Mapping[str, Any] | None = None, *, smooth: b
         except ZooError:
             raise
         except Exception as error:  # what the cell does is not ours
-            hint = "" if isinstance(error, AssertionError) or not _own_parameters(cell, options or {}) else HINT
+            hint = "" if isinstance(error, AssertionError) or not _has_own_parameters(cell, options or {}) else HINT
             raise CellError(f"The cell {cell} fails a check: {sentence}. {first_line(error)}{hint}") from error
         held.append(f"{sentence[0].upper()}{sentence[1:]}.")
     return held
@@ -109,17 +114,35 @@ def _initial_values(cell: str, options: Mapping[str, Any]) -> None:
             raise AssertionError(f"{name} would start at zero: set it in set_initial_values, not in __init__.")
 
 
+def _has_own_parameters(cell: str, options: Mapping[str, Any]) -> bool:
+    """Return whether a cell has parameters beside the projections; False if it cannot even be made."""
+    try:
+        return bool(_own_parameters(cell, options))
+    except Exception:  # the fault that is being reported
+        return False
+
+
 def _own_parameters(cell: str, options: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return a cell's parameters beside the projections, by name, as __init__ makes them: NaN where it sets no value."""
     direction = _network(cell, options).layers[0].forward_direction
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)  # torch.empty then holds NaN
-    try:
+    with _empty_is_nan():
         made = cell_class(cell)(ProjectionFactory(direction.units, None, False), **direction.options)
-    finally:
-        torch.use_deterministic_algorithms(before)
     projections = {id(p) for m in made.modules() if isinstance(m, Projection) for p in m.parameters()}
     return {name: p.detach() for name, p in made.named_parameters() if id(p) not in projections}
+
+
+@contextmanager
+def _empty_is_nan() -> Iterator[None]:
+    """Make torch.empty hold NaN, as it does where algorithms must be deterministic and memory is filled."""
+    settings: Any = deterministic  # its attribute is unknown to type checkers
+    mode, filled = torch.get_deterministic_debug_mode(), settings.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    settings.fill_uninitialized_memory = True
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(mode)
+        settings.fill_uninitialized_memory = filled
 
 
 CHECKS: dict[str, Check] = {
@@ -136,10 +159,15 @@ CHECKS: dict[str, Check] = {
 def _config(cell: str, options: Mapping[str, Any], **fields: Any) -> Config:
     image, allowed = () if fields.get("kernel") is None else IMAGE, cell_row(cell).options
     parts = (n for name, n in options.items() if getattr(allowed.get(name), "divides_units", False))
-    return Config(
-        architecture=Architecture(cell=cell, layers=2, units=math.lcm(UNITS, *parts), options=dict(options), **fields),
-        interface=Interface(input=(FEATURES, *image), steps=STEPS, outputs=2, readout="every"),
-    )
+    try:
+        return Config(
+            architecture=Architecture(
+                cell=cell, layers=2, units=math.lcm(UNITS, *parts), options=dict(options), **fields
+            ),
+            interface=Interface(input=(FEATURES, *image), steps=STEPS, outputs=2, readout="every"),
+        )
+    except ValidationError as error:
+        raise RequestError(f"{cell} cannot be checked: {faults(error)}") from error
 
 
 def _network(cell: str, options: Mapping[str, Any], **fields: Any) -> RecurrentNetwork:

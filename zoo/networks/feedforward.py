@@ -29,7 +29,7 @@ def mpelu(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
     x: (..., units); alpha, beta: (units,). If both are 1, it is the exponential linear unit.
     """
     below = x.clamp(max=0.0)  # the exponential of a positive x could overflow, and its gradient would be NaN
-    return x.clamp(min=0.0) + alpha * torch.expm1(beta * below)
+    return torch.where(x > 0, x, alpha * torch.expm1(beta * below))
 
 
 def leaky_relu(x: Tensor) -> Tensor:

@@ -193,8 +193,8 @@ class PretrainedMixin(ConfiguredModule):
             raise RequestError(f"{name} is an address on the Hub. Choose a folder, or use push_to_hub.")
         if not name:
             raise RequestError("The name of the folder is empty. Pass one such as runs/mine.")
-        if os.path.exists(name) and not os.path.isdir(name):
-            raise RequestError(f"{name} is a file. Choose a folder.")
+        if place := files.obstacle(Path(name)):
+            raise RequestError(f"{place} is not a folder. Choose another folder.")
         save(self, Path(folder))
 
     def push_to_hub(

@@ -10,7 +10,7 @@ _ASSETS = _PACKAGE / "assets"  # only in a wheel: copies of registry.yaml, sourc
 
 PACKAGED_ROOT = _ASSETS if _ASSETS.is_dir() else _PACKAGE.parent
 """Folder of the registry.yaml, sources.yaml and cards/ that come with the package."""
-ROOT = Path(os.environ.get("RNNZOO_ROOT") or PACKAGED_ROOT)
+ROOT = Path(os.environ.get("RNNZOO_ROOT") or PACKAGED_ROOT).resolve()
 """Folder with registry.yaml and cards/: $RNNZOO_ROOT if it is set; else a wheel's assets, or else the repository."""
 PACKAGED = ROOT == _ASSETS
 """True if ROOT belongs to an installed package, where nobody should write."""

@@ -137,7 +137,10 @@ def copy(sources: Mapping[str, Path], target: Path, force: bool) -> dict[str, Pa
     Raises RequestError, before anything is copied, if `target` has such a file and `force` is False;
     and StorageError.
     """
-    contents = {name: path.read_bytes() for name, path in sources.items()}
+    try:
+        contents = {name: path.read_bytes() for name, path in sources.items()}
+    except OSError as error:  # another program has just removed it
+        raise storage_error(error, "Pull the model again.") from error
     try:
         for name, content in contents.items():
             path = target / name

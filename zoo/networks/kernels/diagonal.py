@@ -15,7 +15,7 @@ from ...cells.linear import LinearRecurrence, next_state, times
 from ...utils.shapes import unsqueeze_to
 from ..layer import Direction, LayerInput, LazyEmbedding
 from .devices import RECURRENCES, device_module
-from .shared import check_formats, contiguous, customised, formats, in_memory, takes_recurrence
+from .shared import apart, check_formats, contiguous, customised, formats, in_memory, takes_recurrence
 
 
 def supports(direction: Direction, x: LayerInput) -> bool:
@@ -167,10 +167,7 @@ def _differentiable(
     """Return the gradients with respect to a, b and start, by a plain loop that autograd can differentiate again."""
     differentiate_again = torch.is_grad_enabled()
     with torch.enable_grad():
-        # one may be computed from another; a view of each is not, so the gradient by each is the partial one
-        a, b, start = inputs = [
-            t.detach().requires_grad_() if not t.requires_grad else t.view_as(t) for t in (a, b, start)
-        ]
+        a, b, start = inputs = apart(a, b, start)
         states, old = [], start
         for t in range(len(b)):
             if ctx.tbptt_steps and t and t % ctx.tbptt_steps == 0:

@@ -15,7 +15,7 @@ from ...cells.matrix import MatrixRecurrence, product, recalled
 from ..layer import Direction, LayerInput, LazyEmbedding
 from .devices import OUTER, device_module
 from .diagonal import kept_outputs
-from .shared import check_formats, contiguous, formats, in_memory, takes_recurrence
+from .shared import apart, check_formats, contiguous, formats, in_memory, takes_recurrence
 
 
 def supports(direction: Direction, x: LayerInput) -> bool:
@@ -98,10 +98,7 @@ def _differentiable(
     """Return the gradients by start and the operands, by a plain loop that autograd can differentiate again."""
     differentiate_again = torch.is_grad_enabled()
     with torch.enable_grad():
-        # one may be computed from another; a view of each is not, so the gradient by each is the partial one
-        start, *operands = inputs = [
-            t.detach().requires_grad_() if not t.requires_grad else t.view_as(t) for t in (start, *operands)
-        ]
+        start, *operands = inputs = apart(start, *operands)
         outputs, old = [], start
         for t, (q, k, v, a, *delta) in enumerate(zip(*operands, strict=True)):
             if ctx.tbptt_steps and t and t % ctx.tbptt_steps == 0:

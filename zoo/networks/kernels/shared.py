@@ -72,6 +72,14 @@ def contiguous(tensor: Tensor) -> Tensor:
     return tensor.detach().resolve_neg().contiguous()
 
 
+def apart(*tensors: Tensor) -> list[Tensor]:
+    """Return a view of each tensor, or a detached one of those without gradient, by which gradients are partial ones.
+
+    One of the tensors may be computed from another; a view of it is not.
+    """
+    return [t.view_as(t) if t.requires_grad else t.detach().requires_grad_() for t in tensors]
+
+
 def intercepted() -> bool:
     """Return whether something must see every operation: compilation, tracing, torch.func, forward-mode
     differentiation, or a TorchDispatchMode such as one that counts operations."""
