@@ -126,7 +126,7 @@ class Unmakeable(Sound):
 
 def test_a_cell_that_cannot_be_made_and_options_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CELLS, "unmakeable", CellRow(f"{__name__}:Unmakeable", "a cell", "elman"))
-    with pytest.raises(CellError, match=r"The cell unmakeable fails a check: .* name 'projektion' is not defined$"):
+    with pytest.raises(CellError, match=r"The cell unmakeable cannot be made. name 'projektion' is not defined$"):
         check_cell("unmakeable")
     with pytest.raises(RequestError, match=r"lstm cannot be checked: .*nope"):
         check_cell("lstm", {"nope": 1})

@@ -36,13 +36,20 @@ def check_cell(cell: str, options: Mapping[str, Any] | None = None, *, smooth: b
     cell: a row of zoo.cells.CELLS, such as one that a program or a zoo's registry adds. options: its options.
     smooth: whether to compare gradients with finite differences; False for a cell whose gradient is not that of its function.
 
-    Small networks with random parameters compute in float64. Raises CellError, which names the first property that does not
-    hold; UnknownNameError for an unknown cell; RequestError for a feed-forward cell, or options that the cell does not have.
+    Small networks with random parameters compute in float64. Raises CellError for a cell that cannot be made, and for the first
+    property that does not hold; UnknownNameError for an unknown cell; RequestError for a feed-forward cell, or options that
+    the cell does not have.
     """
     load_registry()  # which may declare the cell
     row, held = cell_row(cell), []
     if cell in FEEDFORWARD:
         raise RequestError(f"{cell} is feed-forward, and check_cell takes recurrent cells.")
+    try:
+        own = _own_parameters(cell, options or {})
+    except ZooError:
+        raise
+    except Exception as error:  # what the cell does is not ours
+        raise CellError(f"The cell {cell} cannot be made. {first_line(error)}") from error
     for sentence, check in CHECKS.items():
         if (check is _gradients and not smooth) or (check is _convolution and "kernel" in row.without):
             continue
@@ -50,8 +57,8 @@ def check_cell(cell: str, options: Mapping[str, Any] | None = None, *, smooth: b
             check(cell, options or {})
         except ZooError:
             raise
-        except Exception as error:  # what the cell does is not ours
-            hint = "" if isinstance(error, AssertionError) or not _has_own_parameters(cell, options or {}) else HINT
+        except Exception as error:
+            hint = HINT if own and not isinstance(error, AssertionError) else ""
             raise CellError(f"The cell {cell} fails a check: {sentence}. {first_line(error)}{hint}") from error
         held.append(f"{sentence[0].upper()}{sentence[1:]}.")
     return held
@@ -112,14 +119,6 @@ def _initial_values(cell: str, options: Mapping[str, Any]) -> None:
     for name, parameter in _own_parameters(cell, options).items():
         if parameter.isfinite().all() and parameter.any():
             raise AssertionError(f"{name} would start at zero: set it in set_initial_values, not in __init__.")
-
-
-def _has_own_parameters(cell: str, options: Mapping[str, Any]) -> bool:
-    """Return whether a cell has parameters beside the projections; False if it cannot even be made."""
-    try:
-        return bool(_own_parameters(cell, options))
-    except Exception:  # the fault that is being reported
-        return False
 
 
 def _own_parameters(cell: str, options: Mapping[str, Any]) -> dict[str, Tensor]:

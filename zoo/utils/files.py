@@ -162,7 +162,8 @@ def sha256(path: Path) -> str:
 def exclusive_lock(folder: Path, seconds: float = math.inf) -> Iterator[None]:
     """Hold an exclusive lock on `folder` within the block. On Windows and on file systems without locks, do nothing.
 
-    If another process of this machine holds the lock, wait for that process. Raises StorageError after `seconds`.
+    If another process of this machine holds the lock, wait for that process. Raises StorageError after `seconds`, and OSError
+    if there is no such folder.
     """
     if fcntl is None:
         yield

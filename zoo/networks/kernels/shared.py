@@ -73,9 +73,9 @@ def contiguous(tensor: Tensor) -> Tensor:
 
 
 def apart(*tensors: Tensor) -> list[Tensor]:
-    """Return a view of each tensor, or a detached one of those without gradient, by which gradients are partial ones.
+    """Return a view of each tensor, detached if it has no gradient, so that the gradient with respect to each is partial.
 
-    One of the tensors may be computed from another; a view of it is not.
+    One tensor may be computed from another; the views are not computed from each other.
     """
     return [t.view_as(t) if t.requires_grad else t.detach().requires_grad_() for t in tensors]
 

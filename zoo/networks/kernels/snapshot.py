@@ -46,7 +46,7 @@ class Snapshot:
         self.sizes_then = list(map(len, self.sized))
 
         # to notice weights in other memory; a step reads new values in the same memory by itself. `weight.data =
-        # weight.data.t()` moves nothing and is not noticed: asking each weight for its strides costs 5 % of a step
+        # weight.data.t()` moves nothing and is not noticed: asking each weight for its strides would slow every step
         owned = [torch_internals.parameters(m) for m in readers]
         weights = [(parameters, name) for parameters in owned for name, p in parameters.items() if p is not None]
         self.parameter_owners, self.parameter_names = zip(*weights, strict=True)
