@@ -127,8 +127,7 @@ def fsdd_stream(network: Network, recordings: Sequence[Tensor], truth: Sequence[
         hours = len(samples) / RATE / HOUR
         alarms_of = {}
         for name, hour in quiet.items() if early is None else ():
-            listener = Listener(network, pause=pause)
-            alarms_of[name] = len([word for part in hour.split(RATE) for word in listener(part)] + listener.finish())
+            alarms_of[name] = len(list(Listener(network, pause=pause).hear(hour.split(RATE))))
         rows.append({
             "network": network.config.name, "pause": pause, "early": early, "seconds": len(samples) / RATE, "digits": len(places),
             "hits": hits, "missed": missed, "false_alarms": alarms, "false_alarms_an_hour": alarms / hours,

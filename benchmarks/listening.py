@@ -33,10 +33,7 @@ JOINED, GAP, CHUNK = 10, RATE // 2, RATE // 10
 
 def heard(network: Network, samples: Tensor, quiet: float, pause: int) -> list[str]:
     """Return the words that a network detects in a recording, (samples,), int16, in order."""
-    listener = Listener(network, quiet, pause)
-    return [word.answer for part in samples.split(CHUNK) for word in listener(part)] + [
-        word.answer for word in listener.finish()
-    ]
+    return [word.answer for word in Listener(network, quiet, pause).hear(samples.split(CHUNK))]
 
 
 def errors(words: Sequence[str], truth: Sequence[str]) -> int:

@@ -4,7 +4,7 @@ import errno
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 from typer import Argument, Option
 
@@ -62,12 +62,17 @@ def content_of(file: str) -> bytes:
             if error.errno != errno.EFBIG:
                 raise
             raise RequestError(f"{file} is larger than {MAX_BYTES:,} bytes. Give a smaller file.") from error
-    if sys.stdin is None:
-        raise RequestError("Standard input is closed. Give a file.")
-    content = sys.stdin.buffer.read(MAX_BYTES + 1)
+    content = standard_input().read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise RequestError(f"Standard input is larger than {MAX_BYTES:,} bytes. Give a smaller file.")
     return content
+
+
+def standard_input() -> BinaryIO:
+    """Return standard input, to read bytes from. Raises RequestError if it is closed."""
+    if sys.stdin is None:
+        raise RequestError("Standard input is closed. Give a file.")
+    return sys.stdin.buffer
 
 
 def model_argument(text: str) -> Any:

@@ -1,21 +1,23 @@
 """`rnnzoo listen`: prints the words that a network recognises in a WAV file, and when they were spoken."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
 from typing import Annotated
 
 from typer import Argument, Option
 
-from .arguments import Address, AsJson, content_of, number
-from .output import columns, emit, say
+from zoo.utils.text import one_line
 
-CHUNK = 800
-"""Number of audio samples (0.1 s) that are passed to the network together."""
+from .arguments import Address, AsJson, content_of, number, standard_input
+from .output import emit, emit_lines, line, say
 
 
 def listen(
     name: Address,
     file: Annotated[
-        str, Argument(help="A WAV file, mono, 8 kHz, 16-bit integers or 32-bit floats; - reads standard input.")
+        str,
+        Argument(help="A WAV file, mono, 8 kHz, 16-bit integers or 32-bit floats; - reads standard input as it comes."),
     ],
     quiet: Annotated[
         float | None,
@@ -24,35 +26,47 @@ def listen(
     early: Annotated[
         int | None,
         number(
-            "Also predict after this many quiet frames of 10 ms (1 to 19). The word may go on; its last row counts."
+            "Also predict after this many quiet frames of 10 ms (1 to 19). The word may go on; its last row counts.",
+            maximum=19,
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the digits that a network recognises in a recording, and when they were spoken.
 
-    The network reads frames of 10 ms in order, as in a live stream.
+    The network reads frames of 10 ms in order, as in a live stream; a program that records may write to its standard input.
 
     It gives its prediction 0.2 s after each word, and at the end; with --early, a provisional one before.
     """
     from zoo import load
-    from zoo.data.listening import QUIET, Listener
-    from zoo.data.speech import RATE, read_samples
+    from zoo.data.listening import QUIET, Listener, Word
+    from zoo.data.speech import RATE, read_samples, samples_of
 
-    content = content_of(file)
+    content = None if file == "-" else content_of(file)
     network = load(name, device="cpu")
     listener = Listener(network, QUIET if quiet is None else quiet, early=early)
-    samples = read_samples(network.config.name, content)
-    words = [word for part in samples.split(CHUNK) for word in listener(part)] + listener.finish()
-    rows = [
-        (
-            f"{word.start:.2f} s", f"{word.end:.2f} s", f"{word.answered:.2f} s", word.answer, f"{100 * word.probability:.2f} %",
-            *([] if early is None else ["final" if word.final else "provisional"]),
-        )
-        for word in words
-    ]  # fmt: skip
-    data = {"name": name, "seconds": len(samples) / RATE, "words": [asdict(word) for word in words]}
-    header = ("START", "END", "ANSWERED", "WORD", "PROBABILITY", *([] if early is None else [""]))
-    emit(data, as_json, columns(header, rows))
+    title = network.config.name
+    if content is None:
+        parts = samples_of(title, standard_input())
+        parts = chain([next(parts)], parts)  # a file that does not fit is refused before the header is printed
+    else:
+        parts = iter(read_samples(title, content).split(RATE))
+    # fixed widths, since a row is printed before the next word is spoken
+    widths = [10, 10, 10, max(map(len, ("WORD", *network.output_names))), len("PROBABILITY"), len("provisional")]
+    words: list[Word] = []
+
+    def rows() -> Iterator[str]:
+        yield line(["START", "END", "ANSWERED", "WORD", "PROBABILITY", ""], widths)
+        for word in listener.hear(parts):
+            words.append(word)
+            kind = "" if early is None else "final" if word.final else "provisional"
+            times = [f"{seconds:.2f} s" for seconds in (word.start, word.end, word.answered)]
+            yield line([*times, one_line(word.answer), f"{100 * word.probability:.2f} %", kind], widths)
+
+    if as_json:
+        words += listener.hear(parts)
+        emit({"name": name, "seconds": listener.heard / RATE, "words": [asdict(word) for word in words]}, as_json, "")
+    else:
+        emit_lines(rows())
     if not words:
         say(f"Nothing is louder than {listener.quiet:g} dB. --quiet DB sets another level.")

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zoo.utils.text import CONTROL, one_line, redact
@@ -44,13 +45,22 @@ def emit(data: Any, as_json: bool, text: "str | Text") -> None:
 def stream(beginning: str, parts: Iterable[str]) -> None:
     """Print `beginning` on stdout, then each string of `parts` as soon as it arrives, then a line break.
 
-    Control characters, which a vocabulary of somebody else's may have, become ?.
+    Control characters, which a vocabulary of somebody else's may have, become ?. The line break is printed after an error in
+    `parts`, too.
     """
-    sys.stdout.write(CONTROL.sub("?", beginning))
-    for part in parts:
-        sys.stdout.write(CONTROL.sub("?", part))
+    try:
+        for part in chain([beginning], parts):
+            sys.stdout.write(CONTROL.sub("?", part))
+            sys.stdout.flush()
+    finally:
+        sys.stdout.write("\n")
+
+
+def emit_lines(texts: Iterable[str]) -> None:
+    """Print each string on a line of its own on stdout, as soon as it arrives."""
+    for text in texts:
+        sys.stdout.write(f"{redact(text)}\n")
         sys.stdout.flush()
-    sys.stdout.write("\n")
 
 
 def emit_error(error: Exception, text: str) -> None:
@@ -89,7 +99,12 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """
     cells = [list(header), *[["-" if cell is None else one_line(str(cell)) for cell in row] for row in rows]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells)
+    return "\n".join(line(row, widths) for row in cells)
+
+
+def line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Return a line of a table of left-aligned columns with these widths, two spaces apart."""
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 def dumped(models: Iterable[Any]) -> list[dict[str, Any]]:

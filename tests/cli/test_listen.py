@@ -2,6 +2,8 @@
 
 import io
 import json
+import struct
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +49,35 @@ def test_it_prints_what_is_heard_and_when(run: Run, tmp_path: Path, monkeypatch:
     header, *rows = out.splitlines()
     assert (code, header.split()) == (0, ["START", "END", "ANSWERED", "WORD", "PROBABILITY"])
     assert [row.split()[6] for row in rows] == [word.answer for word in expected]
+    assert all(row.index("%") > header.index("PROBABILITY") for row in rows)
+
+
+def test_a_word_from_standard_input_is_printed_before_the_next_arrives() -> None:
+    live = wav(TWO)[:40] + struct.pack("<I", 0xFFFFFFFF)  # the header of a program that does not know when it will end
+    command = [sys.executable, "-m", "rnnzoo_cli", "listen", NAME, "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(live + TWO[:-2400].tobytes())
+        process.stdin.flush()
+        rows = [process.stdout.readline(), process.stdout.readline()]
+        process.stdin.write(TWO[-2400:].tobytes())
+        process.stdin.close()
+        rows += process.stdout.readlines()
+    assert process.returncode == 0
+    assert [float(row.split()[0]) for row in rows[1:]] == pytest.approx([0.4, 1.1], abs=0.025)
+
+
+def test_a_stream_that_breaks_off_keeps_what_was_heard(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(wav(TWO)[:-100])))
+    code, out, err = run("listen", NAME, "-")
+    assert (code, len(out.splitlines()), out[-1]) == (2, 2, "\n")
+    assert "but its header promises" in err
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"One, two, three.")))
+    code, out, err = run("listen", NAME, "-")
+    assert (code, out, "not a WAV file" in err) == (2, "", True)
+    monkeypatch.setattr(sys, "stdin", None)
+    assert run("listen", NAME, "-") == (2, "", "rnnzoo: Standard input is closed. Give a file.\n")
 
 
 def test_an_early_answer_is_provisional(run: Run, tmp_path: Path) -> None:
@@ -60,7 +91,7 @@ def test_an_early_answer_is_provisional(run: Run, tmp_path: Path) -> None:
     words = json.loads(run("listen", NAME, str(tmp_path / "two.wav"), "--early", "2", "--json")[1])["words"]
     assert [word["final"] for word in words] == [False, True, True]
     code, _, err = run("listen", NAME, str(tmp_path / "two.wav"), "--early", "20")
-    assert (code, "0 < early < pause; got early 20 and pause 20" in err) == (2, True)
+    assert (code, "less than or equal to 19" in err) == (2, True)
     assert f"(1 to {PAUSE - 1})" in " ".join(run("listen", "--help")[1].replace("│", " ").split())
 
 
@@ -90,7 +121,7 @@ def test_what_does_not_fit_is_one_line(run: Run, tmp_path: Path, name: str, cont
 
 def test_a_file_that_cannot_be_read_is_one_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "MAX_BYTES", 100)
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(wav(TWO))))
-    for file, expected in ((str(tmp_path / "nothing.wav"), 2), (str(tmp_path), 2), ("-", 2)):
+    (tmp_path / "two.wav").write_bytes(wav(TWO))
+    for file, expected in ((str(tmp_path / "nothing.wav"), 2), (str(tmp_path), 2), (str(tmp_path / "two.wav"), 2)):
         code, out, err = run("listen", NAME, file)
         assert (code, out, len(err.strip().splitlines())) == (expected, "", 1)

@@ -16,10 +16,11 @@ from torch.nn import functional as F
 
 from zoo import Architecture, Config, Embedding, Interface, build, generate, load, registry
 from zoo.checkpoints import tensors
-from zoo.checkpoints.tokenizer import CharacterTokenizer, Tokenizer
+from zoo.checkpoints.tokenizer import RESERVED, CharacterTokenizer, Tokenizer, WordTokenizer
 from zoo.data import task_data
 from zoo.data.base import IGNORED
 from zoo.data.generation import stream_text
+from zoo.data.inputs import read_example
 from zoo.errors import CheckpointError, DataError, RegistryError, RequestError
 from zoo.networks.recurrent import RecurrentNetwork
 from zoo.registry.metrics import TARGETS
@@ -239,10 +240,10 @@ def test_a_character_comes_before_the_next_is_drawn(monkeypatch):
     monkeypatch.setattr(type(built), "step", lambda self, x, state: steps.append(x) or step(self, x, state))
     text = stream_text(built, "ab", length=3)
     assert steps == []
+    next(text)  # from the outputs on the prompt, which is read at once
+    assert steps == []
     next(text)
-    assert len(steps) == 2
-    next(text)
-    assert len(steps) == 3
+    assert len(steps) == 1
 
 
 def test_drawing_does_not_change_the_mode_of_a_network():
@@ -269,7 +270,9 @@ def test_the_command_prints_the_text(run, tmp_path):
     arguments = ("generate", str(tmp_path / "net"), "--prompt", "ab", "--length", "9", "--seed", "4")
     expected = generate(load(str(tmp_path / "net"), device="cpu"), prompt="ab", length=9, seed=4)
     assert run(*arguments)[:2] == (0, expected + "\n")
-    assert json.loads(run(*arguments, "--json")[1])["text"] == expected[2:]
+    assert json.loads(run(*arguments, "--json")[1]) == {
+        "name": str(tmp_path / "net"), "prompt": "ab", "length": 9, "temperature": 1.0, "top_k": None, "seed": 4, "text": expected[2:],
+    }  # fmt: skip
     code, _, err = run(*arguments, "--out", "a.mid")
     assert (code, "--out is for music" in err) == (2, True)
     code, _, err = run("generate", str(tmp_path / "net"), "--prompt", "xyz")
@@ -305,6 +308,21 @@ def test_the_state_of_a_stream_begins_anew_with_each_epoch(letters, tmp_path, mo
     monkeypatch.setattr(RecurrentNetwork, "resume", noted)
     train(registry.find(NAME), tmp_path, device="cpu", overrides={"epochs": 2})
     assert [step for step, is_fresh in enumerate(fresh) if is_fresh] == [0, 20]
+
+
+def test_a_file_is_read_to_the_end_of_its_last_line_and_in_known_characters():
+    for content, text in ((b"ab\nba\n", "ab\nba"), (b"ab\r\nba", "ab\nba"), (b"\n", "\n"), (b" \n\n", " \n")):
+        assert torch.equal(read_example(network(), content)[0], network().tokenizer(text)[0])
+    for content, message in (
+        (b"", "this file is empty"), (b"abz\nq", "'z', 'q' are not in the vocabulary of"), ("ä".encode("latin-1"), "not UTF-8"),
+    ):  # fmt: skip
+        with pytest.raises(RequestError, match=message):
+            read_example(network(), content)
+
+
+def test_reserved_words_are_not_known_words():
+    tokenizer = WordTokenizer([*RESERVED, "the"], 0)
+    assert tokenizer.unknown(f"the {RESERVED[0]} {RESERVED[1]}") == list(RESERVED)
 
 
 def test_a_text_has_the_stated_length(run, tmp_path) -> None:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from helpers import default_dtype
 
 from zoo import build, generate, load, registry
 from zoo.data import generation
@@ -118,6 +119,31 @@ def test_a_midi_file_holds_the_keys_as_long_as_they_sound():
     assert not sounding
 
 
+@pytest.mark.parametrize("silent", [0, 1, 3])
+def test_a_midi_file_is_as_long_as_its_frames(silent):
+    mido = pytest.importorskip("mido")
+    roll = torch.zeros(4, 88)
+    roll[: 4 - silent, 39] = 1
+    track = mido.MidiFile(file=io.BytesIO(midi(roll, frame_ticks=100))).tracks[0]
+    assert sum(message.time for message in track) == 400
+
+
+def test_a_long_prompt_is_read_as_steps_would_read_it(network, monkeypatch):
+    roll = generate(network, prompt=PROMPT, length=20, temperature=0)
+    prompt = " | ".join(" ".join(network.classes[key] for key in frame.nonzero()[:, 0]) or "-" for frame in roll)
+    monkeypatch.setattr(generation, "PART", 7)
+    assert torch.equal(generate(network, prompt=prompt, length=12, temperature=0)[:22], roll)
+    assert torch.equal(
+        generate(network, prompt=prompt, length=12, temperature=0),
+        generate(network, prompt=PROMPT, length=32, temperature=0),
+    )
+
+
+def test_frames_are_float32_whatever_the_default(network):
+    with default_dtype(torch.float64):
+        assert chords(PROMPT, network.classes).dtype == torch.float32
+
+
 def test_the_command_writes_a_midi_file_and_a_picture(run, tmp_path):
     pytest.importorskip("mido")
     path = tmp_path / "new" / "chorale.mid"
@@ -125,6 +151,7 @@ def test_the_command_writes_a_midi_file_and_a_picture(run, tmp_path):
         "generate", NAME, "--prompt", PROMPT, "--length", "4", "--seed", "1", "--out", str(path), "--json"
     )
     found = json.loads(out)
+    assert (found["prompt"], found["length"], found["temperature"], found["top_k"]) == (PROMPT, 4, 1.0, None)
     assert (code, len(found["frames"]), found["frames"][0]) == (0, 6, ["C3", "G3", "E4", "C5"])
     assert found["files"] == [str(path), str(path.with_suffix(".png"))]
     assert path.read_bytes()[:4] == b"MThd"
@@ -165,6 +192,18 @@ def test_a_picture_that_is_not_drawn_is_explained(run, tmp_path, monkeypatch):
     code, _, err = run("generate", NAME, "--length", "2", "--out", str(tmp_path / "a.mid"))
     assert (code, "With matplotlib it also draws a picture: pip install 'rnnzoo[plots]'" in err) == (0, True)
     assert [path.name for path in tmp_path.iterdir()] == ["a.mid"]
+
+
+def test_the_file_is_called_by_model_and_seed_and_silence_is_said(run, tmp_path, monkeypatch):
+    pytest.importorskip("mido")
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run("generate", NAME, "--length", "2", "--seed", "5")
+    assert (code, sorted(path.suffix for path in tmp_path.glob(f"{NAME}-5.*"))) == (0, [".mid", ".png"])
+    assert "No key sounds" not in err
+    monkeypatch.setattr(generation, "generate", lambda *_, **__: torch.zeros(2, 88))
+    code, out, err = run("generate", NAME, "--length", "2")
+    assert (code, out, "No key sounds in it." in err) == (0, "-\n-\n", True)
+    assert run("generate", NAME, "--out", "")[2].endswith("but is '.'.\n")
 
 
 def test_heat_levels_what_is_likely():

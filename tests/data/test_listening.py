@@ -108,6 +108,22 @@ def test_what_cannot_listen_is_refused(name: str, quiet: Any, message: str) -> N
         Listener(build(name, device="cpu"), quiet)
 
 
+def test_a_name_is_no_network() -> None:
+    name: Any = NAMES[0]
+    with pytest.raises(RequestError, match=f"takes a network, as `load` returns it; got '{NAMES[0]}'"):
+        Listener(name)
+
+
+def test_hear_is_the_parts_in_turn_and_the_end() -> None:
+    network, recording = build(NAMES[0], device="cpu").eval(), three_sounds()[0]
+    listener = Listener(network)
+    assert list(listener.hear(recording.split(800))) == heard(network, recording, 800)
+    assert listener.heard == len(recording)
+    short = Listener(network)
+    assert len(list(short.hear([sine(0.01, 1000, 0.9)]))) == 1
+    assert short.heard == 80
+
+
 def test_a_network_that_reads_backwards_is_refused() -> None:
     network = build("bigru-1x8", inputs=32, outputs=10, device="cpu")
     network.config = network.config.model_copy(update={"task": "fsdd"})

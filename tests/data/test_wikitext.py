@@ -108,6 +108,16 @@ def test_a_network_of_bytes_writes_text_and_reads_any(tmp_path) -> None:
     assert generate(load(str(tmp_path / "net"), device="cpu"), prompt="Émile – ", length=40, seed=1) == text
 
 
+def test_words_are_written_behind_spaces_but_at_the_beginning_of_a_line() -> None:
+    tokenizer = WordTokenizer([*RESERVED, WordTokenizer.END, "the", "cat"], 0)
+    tokens = [3, 4, 2, 2, 3, 4]
+    for after, text in (
+        ("", "the cat\n\nthe cat"), ("a", " the cat\n\nthe cat"), ("a ", "the cat\n\nthe cat"), ("a\n", "the cat\n\nthe cat"),
+    ):  # fmt: skip
+        assert "".join(tokenizer.pieces(tokens, after)) == text
+        assert tokenizer.split(after + text) == [*tokenizer.split(after), *(tokenizer.words[token] for token in tokens)]
+
+
 def test_bytes_become_characters_when_they_are_complete() -> None:
     tokenizer = ByteTokenizer.every_byte()
     assert list(tokenizer.pieces(tokenizer.encode("aé–").tolist())) == ["a", "", "é", "", "", "–"]

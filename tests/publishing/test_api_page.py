@@ -8,6 +8,7 @@ from pkgutil import resolve_name
 import pytest
 
 import zoo
+from zoo.data.listening import Listener
 from zoo.diagnostics import ANALYSES
 from zoo.publishing.pages import api
 
@@ -53,6 +54,16 @@ def test_methods_come_without_self_and_those_of_the_class_with_its_name() -> Non
     assert "RecurrentNetwork.from_pretrained(" in part
     assert "self" not in re.findall(r"```python\n(.*?)```", part, re.S)[0]
     assert "_check" not in part
+
+
+def test_shapes_of_arguments_and_how_an_object_is_made_and_called_are_told() -> None:
+    part = PARTS["data.listening.Listener"]
+    for item in (Listener.__init__, Listener.__call__, Listener.hear, Listener.finish):
+        assert " ".join(words(inspect.getdoc(item) or "?")) in " ".join(words(part))
+    assert "    samples: Tensor,  # (samples,), int16, or float with full scale 1\n" in part
+    assert "    x: Tensor,  # (batch, *input), or tokens (batch,)\n" in PARTS["networks.stream.Stream"]
+    assert "- `answered: float`: When so much" in PARTS["data.listening.Word"]
+    assert "fmt: skip" not in PAGE
 
 
 def test_fields_of_base_classes_are_listed_and_arguments_are_items() -> None:

@@ -174,10 +174,11 @@ class StreamTokenizer(Tokenizer):
 
     def unknown(self, text: str) -> list[str]:
         """Return the words, characters or bytes of a text that the vocabulary lacks, each once, in the order of the text."""
-        return list(dict.fromkeys(word for word in self.split(text) if word not in self.tokens))
+        known = self.tokens.keys() - set(RESERVED)
+        return list(dict.fromkeys(word for word in self.split(text) if word not in known))
 
-    def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
-        """Yield the text of each token, in order."""
+    def pieces(self, tokens: Iterable[int], after: str = "") -> Iterator[str]:
+        """Yield the text of each token, in order, as the continuation of the text `after`."""
         return (self.words[token] for token in tokens)
 
 
@@ -228,7 +229,7 @@ class ByteTokenizer(CharacterTokenizer):
                 f"The text has half a character (U+{ord(text[error.start]):X}) at {error.start}."
             ) from error
 
-    def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
+    def pieces(self, tokens: Iterable[int], after: str = "") -> Iterator[str]:
         """Yield for each byte the character that it completes, or "". Bytes that are not UTF-8 become U+FFFD."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         return (decoder.decode(self.words[token].encode("latin-1")) for token in tokens)
@@ -253,9 +254,13 @@ class WordTokenizer(StreamTokenizer):
         """The token of a word that the vocabulary lacks."""
         return self.tokens.get(self.UNKNOWN_WORD, UNKNOWN)
 
-    def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
-        """Yield for each token a space and its word, or a line break if the word is END."""
-        return ("\n" if (word := self.words[token]) == self.END else f" {word}" for token in tokens)
+    def pieces(self, tokens: Iterable[int], after: str = "") -> Iterator[str]:
+        """Yield for each token its word, behind a space unless it begins a line or the text; a line break for END."""
+        begins = not after or after[-1].isspace()
+        for token in tokens:
+            word = self.words[token]
+            yield "\n" if word == self.END else word if begins else f" {word}"
+            begins = word == self.END
 
 
 _CLASSES: dict[str, type[Tokenizer]] = {

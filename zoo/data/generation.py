@@ -2,8 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -23,6 +23,9 @@ BETWEEN_FRAMES, NOTHING = re.compile(r"\s*[|\n]\s*"), "-"
 """What separates the frames of a prompt of music, and what stands for a frame without a key: as `rnnzoo generate` prints them."""
 SILENCE = "\n"
 """The prompt of a network of text if none is given."""
+
+PART = 1024
+"""The number of steps of a prompt that are read at once."""
 
 CHARACTERS, FRAMES = 500, 64
 """How many characters (or bytes, or words) of text, or frames of music, are drawn by default."""
@@ -95,11 +98,9 @@ def stream_text(
     _check(length, temperature, top_k, seed)
     tokenizer = cast(StreamTokenizer, network.tokenizer)
     if unknown := tokenizer.unknown(prompt):
-        raise RequestError(
-            f"{', '.join(map(repr, unknown))} {'is' if len(unknown) == 1 else 'are'} not in the vocabulary of {network.config.name}. "
-            "Change the prompt."
-        )
-    tokens, _ = tokenizer(prompt or SILENCE)
+        raise unknown_text(network, unknown, "Change the prompt.")
+    prompt = prompt or SILENCE
+    tokens, _ = tokenizer(prompt)
     generator = torch.Generator().manual_seed(seed)
 
     def draw(logits: Tensor) -> Tensor:
@@ -113,7 +114,15 @@ def stream_text(
         logits = ((logits - logits.max()).double() / temperature).to(logits.dtype)
         return torch.multinomial(logits.softmax(0), 1, generator=generator)[0]
 
-    return tokenizer.pieces(int(token) for token in _continued(network, tokens[0], length, draw))
+    return tokenizer.pieces((int(token) for token in _continued(network, tokens[0], length, draw)), after=prompt)
+
+
+def unknown_text(network: Network, unknown: Sequence[str], advice: str) -> RequestError:
+    """Return the error about characters or words that the vocabulary of a network lacks. advice: the end of its message."""
+    verb = "is" if len(unknown) == 1 else "are"
+    return RequestError(
+        f"{', '.join(map(repr, unknown))} {verb} not in the vocabulary of {network.config.name}. {advice}"
+    )
 
 
 def _frames(
@@ -141,7 +150,7 @@ def _frames(
             frame *= torch.zeros_like(frame).scatter_(0, logits.topk(top_k).indices, 1.0)
         return frame
 
-    return _continued(network, frames if len(frames) else torch.zeros(1, len(network.classes)), length, draw)
+    return _continued(network, frames if len(frames) else frames.new_zeros(1, len(network.classes)), length, draw)
 
 
 def _continued(network: Network, prompt: Tensor, length: int, draw: Draw) -> Iterator[Tensor]:
@@ -149,19 +158,22 @@ def _continued(network: Network, prompt: Tensor, length: int, draw: Draw) -> Ite
 
     draw: returns the next input, given the logits of the last step. The network then reads this input.
     """
-    state: Any = None
-    pending = list(prompt)
-    for _ in range(length):
-        with evaluating(network), torch.no_grad():
-            for x in pending:
-                x = x[None].to(network.device, network.dtype if x.is_floating_point() else x.dtype)
-                logits, state = cast(RecurrentNetwork, network).step(x, state)
+    network, state = cast(RecurrentNetwork, network), None
+    dtype = network.dtype if prompt.is_floating_point() else prompt.dtype
+    with evaluating(network), torch.no_grad():
+        for part in prompt.to(network.device, dtype)[None].split(PART, dim=1):
+            every, state = network.resume(part, state)
+    logits = every[:, -1]
+    for left in reversed(range(length)):
         if not logits.isfinite().all():
             raise RequestError(
                 f"The outputs of {network.config.name} are infinite or NaN, so nothing can be drawn from them."
             )
-        pending = [draw(logits[0].float().cpu())]
-        yield pending[0]
+        x = draw(logits[0].float().cpu())
+        yield x
+        if left:
+            with evaluating(network), torch.no_grad():
+                logits, state = network.step(x[None].to(network.device, dtype), state)
 
 
 def _check(length: int, temperature: float, top_k: int | None, seed: int) -> None:
@@ -183,7 +195,7 @@ def chords(prompt: str, names: tuple[str, ...]) -> Tensor:
     for another name in the prompt.
     """
     texts = BETWEEN_FRAMES.split(prompt.strip()) if prompt.strip() else []
-    frames = torch.zeros(len(texts), len(names))
+    frames = torch.zeros(len(texts), len(names), dtype=torch.float32)
     for frame, text in zip(frames, texts, strict=True):
         for name in text.split() if text != NOTHING else ():
             if name not in names:

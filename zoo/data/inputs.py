@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..checkpoints.tokenizer import StreamTokenizer
+from ..checkpoints.tokenizer import UNKNOWN, StreamTokenizer
 from ..errors import MissingExtraError, RequestError, shown
 from ..networks.network import Network
 from ..networks.story_reader import StoryReader
 from . import data_of
 from .base import TaskData
+from .generation import unknown_text
 from .speech import FSDD
 
 if TYPE_CHECKING:
@@ -60,15 +61,26 @@ def _tokens(network: Network, content: bytes) -> tuple[Tensor, Tensor]:
     except UnicodeDecodeError as error:
         raise RequestError(f"{name} reads text in UTF-8, but this file is not UTF-8. Convert the file.") from error
     lines = [line for line in text.splitlines() if line.strip()]
+    if isinstance(network.tokenizer, StreamTokenizer) and text:  # ends of lines are tokens, but that of the file
+        return _stream(network, network.tokenizer, text.replace("\r\n", "\n"))
     if not lines:
         raise RequestError(f"{name} reads text, but this file is empty.")
-    if isinstance(network.tokenizer, StreamTokenizer):  # ends of lines are tokens, but that of the file
-        return network.tokenizer(text.replace("\r\n", "\n").removesuffix("\n"))
     if not isinstance(network, StoryReader):
         return network.tokenizer(" ".join(lines))
     if len(lines) < 2:
         raise RequestError(f"{name} reads a story and, on the last line, a question, but this file has only one line.")
     return network.tokenizer.ask(" ".join(lines[:-1]), lines[-1])
+
+
+def _stream(network: Network, tokenizer: StreamTokenizer, text: str) -> tuple[Tensor, Tensor]:
+    """Return the tokens and the length of a text for a network that reads one long text, without the end of its last line.
+
+    Raises RequestError for a part of the text that the vocabulary lacks, unless it has a token for unknown words.
+    """
+    text = text.removesuffix("\n") or text
+    if tokenizer.unknown_token == UNKNOWN and (unknown := tokenizer.unknown(text)):
+        raise unknown_text(network, unknown, "Change the text.")
+    return tokenizer(text)
 
 
 def listens(network: Network) -> bool:

@@ -1,6 +1,7 @@
 """Listens to a recording as it arrives: a network of spoken digits reads it frame by frame and answers after each word."""
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RequestError, shown
+from ..networks.base import unwrapped
 from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
 from ..networks.stream import Stream
@@ -33,11 +35,17 @@ class Word:
     """
 
     answer: str
+    """The name of the most probable class."""
     probability: float
+    """The probability that the network gives this class."""
     start: float
+    """When the word begins: the start of its first frame that is not quiet."""
     end: float
-    answered: float  # when so much of the recording had arrived that the network answered
-    final: bool = True  # False for an early answer: the word may go on, and another answer then replaces this one
+    """When the word ends: the end of its last frame that is not quiet."""
+    answered: float
+    """When so much of the recording had arrived that the network answered."""
+    final: bool = True
+    """False for an early answer: the word may go on, and another answer then replaces this one."""
 
 
 def levels(
@@ -56,15 +64,18 @@ class Listener:
     """
 
     def __init__(self, network: Network, quiet: float = QUIET, pause: int = PAUSE, early: int | None = None):
-        """Take a network in eval mode, as `load` returns it.
+        """Listen with a network in eval mode, as `load` returns it.
 
         quiet: the level in dB below which a frame is quiet. pause: the number of quiet frames in a row that end a word.
         early: the number of quiet frames, less than `pause`, after which the listener gives an answer that is not final. If
         the word ends there, the final answer is the same; None for final answers only.
 
-        Raises RequestError for a network that does not read speech, that needs the whole recording or has no head, if `quiet`
-        is not finite, and unless `early` and `pause` are integers with 0 < early < pause.
+        Raises RequestError for anything but a network, for a network that does not read speech, that needs the whole recording
+        or has no head, if `quiet` is not finite, and unless `early` and `pause` are integers with 0 < early < pause.
         """
+        network = unwrapped(network)
+        if not isinstance(network, Network):
+            raise RequestError(f"A Listener takes a network, as `load` returns it; got {shown(network)}.")
         if not listens(network):
             raise RequestError(
                 f"{network.config.name} does not read recordings of speech. `rnnzoo list --task fsdd` shows networks that do."
@@ -81,7 +92,7 @@ class Listener:
             )
         self.network, self.quiet, self.pause, self.stepper = network, quiet, pause, stepper(network)
         self.early = early
-        self.log_mel, self.frame = LogMel(), 0  # the number of frames so far
+        self.log_mel, self.heard, self.frame = LogMel(), 0, 0  # the numbers of samples and of frames so far
         self.state: Any = None
         self.first: int | None = None  # the first frame of the present word
         self.last = 0  # its last frame so far that is not quiet
@@ -91,10 +102,19 @@ class Listener:
         self,
         samples: Tensor,  # (samples,), int16, or float with full scale 1
     ) -> list[Word]:
-        """Return the words whose pause becomes complete with these samples, and early answers; often an empty list."""
-        frames = self.log_mel(samples)
-        loud = (levels(frames) >= self.quiet).tolist()
-        return [word for frame, is_loud in zip(frames, loud, strict=True) if (word := self._hear(frame, is_loud))]
+        """Return the words whose pause becomes complete with these samples, and early answers; often an empty list.
+
+        Raises RequestError for samples of another shape or type, and for floats far beyond full scale or NaN.
+        """
+        words = self._read(samples)
+        self.heard += len(samples)
+        return words
+
+    def hear(self, parts: Iterable[Tensor]) -> Iterator[Word]:
+        """Yield the words of a recording that arrives in `parts`, the last one included, each as soon as it is answered."""
+        for part in parts:
+            yield from self(part)
+        yield from self.finish()
 
     def finish(self) -> list[Word]:
         """Return the last word, in a list, if the recording ends before the pause after it is complete; else [].
@@ -102,8 +122,14 @@ class Listener:
         A recording shorter than a frame is padded with zeros, as by `log_mel`.
         """
         if self.frame == 0:
-            self(self.log_mel.waiting.new_zeros(WINDOW - len(self.log_mel.waiting)))
+            self._read(self.log_mel.waiting.new_zeros(WINDOW - len(self.log_mel.waiting)))
         return [] if self.first is None else [self._answer(self.first)]
+
+    def _read(self, samples: Tensor) -> list[Word]:
+        """Return the answers that are due with these samples, (samples,)."""
+        frames = self.log_mel(samples)
+        loud = (levels(frames) >= self.quiet).tolist()
+        return [word for frame, is_loud in zip(frames, loud, strict=True) if (word := self._hear(frame, is_loud))]
 
     def _hear(self, frame: Tensor, is_loud: bool) -> Word | None:
         """Read one frame, (BANDS,). Return the word whose answer, early or final, is due with this frame; None if none is.

@@ -20,7 +20,8 @@ def midi(
     roll: Tensor,  # (frames, 88), 0 and 1
     frame_ticks: int = TICKS // 2,
 ) -> bytes:
-    """Return a piano roll as the content of a MIDI file. A key that sounds in consecutive frames becomes one long note.
+    """Return a piano roll as the content of a MIDI file as long as the roll. A key that sounds in consecutive frames becomes one
+    long note.
 
     frame_ticks: length of a frame; the default is an eighth note. Raises MissingExtraError without mido.
     """
@@ -38,6 +39,9 @@ def midi(
                 track.append(mido.Message(kind, note=LOWEST + key, velocity=VELOCITY, time=waited))
                 waited = 0
         waited += frame_ticks
+    track.append(
+        mido.MetaMessage("end_of_track", time=waited - frame_ticks)
+    )  # `changes` has a frame more than the roll
     buffer = io.BytesIO()
     mido.MidiFile(tracks=[track], ticks_per_beat=TICKS).save(file=buffer)
     return buffer.getvalue()

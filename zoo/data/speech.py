@@ -4,14 +4,17 @@ A network reads frames of 32 log-mel energies, 25 ms long, one every 10 ms. Ever
 a live stream has the same frames as the whole recording.
 """
 
+import io
 import math
+from collections.abc import Iterator
 from functools import cache
+from typing import BinaryIO
 
 import numpy
 import torch
 from torch import Tensor
 
-from ..errors import DataError, RequestError
+from ..errors import DataError, RequestError, shown
 from . import wav
 from .base import Split, SplitName, TaskData
 from .originals import read_arrays
@@ -22,8 +25,8 @@ CONVERT = f"To convert it: ffmpeg -i FILE -ac 1 -ar {RATE} -sample_fmt s16 NEW.w
 BANDS, FFT = 32, 256
 LOWEST_HZ, FLOOR = 60.0, 1e-6
 """The lowest frequency of the mel bands in Hz, and the number that is added to an energy before the logarithm."""
-LOUDEST = 1e6
-"""The largest float in a recording, whose full scale is 1. The energies of larger ones could overflow."""
+LOUDEST = 16.0
+"""The largest float in a recording, whose full scale is 1. Larger ones are in another scale, such as that of int16."""
 HELD_OUT = "yweweler"
 """The speaker of the test split of layout `speakers`, the last in alphabetical order."""
 
@@ -59,19 +62,10 @@ class LogMel:
     ) -> Tensor:
         """Return the frames that these samples complete, (frames, BANDS), float32, with frames >= 0.
 
-        Raises RequestError for samples of another shape, such as two channels, or of another type, since their full scale is
-        not known.
+        Raises RequestError for samples of another shape, such as two channels, of another type or, if float, beyond LOUDEST
+        or NaN.
         """
-        if samples.dim() != 1:
-            raise RequestError(
-                f"Samples are one channel, (samples,); got {tuple(samples.shape)}. Average the channels."
-            )
-        if not (samples.dtype == torch.int16 or samples.is_floating_point()):
-            raise RequestError(
-                f"Samples are int16, or float with full scale 1; got {samples.dtype}. Convert them to one of these types."
-            )
-        scaled = samples.float() / 32768 if samples.dtype == torch.int16 else samples.float()
-        samples = torch.cat([self.waiting, scaled])
+        samples = torch.cat([self.waiting, scaled(samples)])
         count = max(0, (len(samples) - WINDOW) // HOP + 1)
         self.waiting = samples[count * HOP :]
         if count == 0:
@@ -81,36 +75,60 @@ class LogMel:
         return (energies + FLOOR).log()
 
 
+def scaled(samples: Tensor) -> Tensor:
+    """Return samples, (samples,), as float32 with full scale 1. Raises RequestError for what `LogMel` cannot read."""
+    if not isinstance(samples, Tensor):
+        raise RequestError(
+            f"Samples are a tensor; got {shown(samples)}. torch.from_numpy(array) makes one of an array."
+        )
+    if samples.dim() != 1:
+        raise RequestError(f"Samples are one channel, (samples,); got {tuple(samples.shape)}. Average the channels.")
+    if samples.dtype == torch.int16:
+        return samples.float() / 32768
+    if not samples.is_floating_point():
+        raise RequestError(
+            f"Samples are int16, or float with full scale 1; got {samples.dtype}. Convert them to one of these types."
+        )
+    if len(samples) and not samples.abs().max() <= LOUDEST:  # also for NaN
+        raise RequestError(
+            f"The full scale of samples is 1, but some of these are beyond {LOUDEST:g}, or NaN. Divide samples in the scale of "
+            "int16 by 32768."
+        )
+    return samples.float()
+
+
 def log_mel(
     samples: Tensor,  # (samples,), int16, or float with full scale 1
 ) -> Tensor:
     """Return the log-mel frames of a recording, (frames, BANDS). A recording shorter than a frame is padded with zeros.
 
-    Raises RequestError for an empty recording, and for one with more than one dimension.
+    Raises RequestError for an empty recording and for what `LogMel` cannot read.
     """
-    if samples.dim() != 1 or not len(samples):
-        raise RequestError(f"A recording is a row of samples, (samples,); got the shape {tuple(samples.shape)}.")
+    samples = scaled(samples)
+    if not len(samples):
+        raise RequestError("A recording has at least one sample; this one has none.")
     silence = samples.new_zeros(max(0, WINDOW - len(samples)))
     return LogMel()(torch.cat([samples, silence]))
 
 
-def read_samples(name: str, content: bytes) -> Tensor:
-    """Return the samples of a WAV file, (samples,), int16, or float32 with full scale 1. name: the network, for errors.
+def samples_of(name: str, file: BinaryIO) -> Iterator[Tensor]:
+    """Yield the samples of an open WAV file as they arrive, each time (samples,), int16, or float32 as stored.
 
-    Raises RequestError for an empty file, and unless the file is mono at 8 kHz, of 16-bit integers or finite 32-bit floats.
+    name: the network, for errors. Raises RequestError for an empty file, unless it is mono at 8 kHz, of 16-bit integers or 32-bit
+    floats, and at the end if it breaks off.
     """
     try:
-        samples = wav.read(content, RATE)
+        yield from wav.parts(file, RATE)
     except wav.WavError as error:
         advice = f" {CONVERT}" if error.convertible else ""
         raise RequestError(
             f"{name} reads a WAV file, mono, at {RATE:,} Hz, of 16-bit integers or 32-bit floats; this file {error}.{advice}"
         ) from error
-    if samples.is_floating_point() and not samples.abs().max() <= LOUDEST:  # also for NaN
-        raise RequestError(
-            f"{name} reads samples with full scale 1, but some samples of this recording are beyond {LOUDEST:,.0f}, infinite or NaN."
-        )
-    return samples
+
+
+def read_samples(name: str, content: bytes) -> Tensor:
+    """Return all samples of a WAV file with this content, (samples,). See `samples_of`."""
+    return torch.cat(list(samples_of(name, io.BytesIO(content))))
 
 
 class FSDD(TaskData):

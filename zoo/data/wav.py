@@ -1,7 +1,9 @@
-"""Reads WAV files of mono audio: the samples, or why there are none. Python's module wave knows no floats."""
+"""Reads WAV files of mono audio, whole or as they arrive: the samples, or why there are none. Python's module wave knows no floats."""
 
+import io
 import struct
 from collections.abc import Iterator
+from typing import BinaryIO
 
 import torch
 from torch import Tensor
@@ -10,8 +12,12 @@ from ..utils.text import counted
 
 INTEGERS, FLOATS, EXTENSIBLE = 1, 3, 0xFFFE
 """Codes of encodings. An extensible file has the code of its encoding 24 bytes after the beginning of its format."""
+FORMAT = 26
+"""The number of bytes of a file's format that are read: up to the code of the encoding of an extensible file."""
 ENDLESS = 0x7FFF0000
 """A program that writes to a pipe does not know the size of the audio: it gives at least this, and the audio ends with the file."""
+PART = 800
+"""The number of samples that are read together: 0.1 s at 8 kHz."""
 
 
 class WavError(Exception):
@@ -26,24 +32,27 @@ class WavError(Exception):
 
 
 def read(content: bytes, rate: int) -> Tensor:
-    """Return the samples of a WAV file, (samples,): int16, or float32 as stored.
+    """Return all samples of a WAV file with this content, (samples,). See `parts`."""
+    return torch.cat(list(parts(io.BytesIO(content), rate)))
 
-    rate: samples per second. Raises WavError unless the file is mono, of this rate, of 16-bit integers or 32-bit floats, and
-    has all of the audio that its header promises.
+
+def parts(file: BinaryIO, rate: int) -> Iterator[Tensor]:
+    """Yield the samples of an open WAV file as soon as they can be read, each time (samples,) with at most PART samples.
+
+    The samples are int16, or float32 as stored. rate: samples per second. Raises WavError unless the file is mono, of this rate,
+    of 16-bit integers or 32-bit floats; and, after the last samples, unless it has all of the audio that its header promises.
     """
-    if not content:
+    start = file.read(12)
+    if not start:
         raise WavError("is empty", convertible=False)
-    if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
+    if start[:4] != b"RIFF" or start[8:] != b"WAVE":
         raise WavError("is not a WAV file")
-    chunks: dict[bytes, tuple[int, bytes]] = {}
-    for kind, size, data in _chunks(content):
-        chunks.setdefault(kind, (size, data))
-    _, form = chunks.get(b"fmt ", (0, b""))
-    if len(form) < 16 or b"data" not in chunks:
-        raise WavError("is a WAV file that ends before its audio", convertible=False)
+    form, size = _header(file)
+    if len(form) < 16:
+        raise WavError("is a WAV file without a format before its audio", convertible=False)
     encoding, channels, found, _, _, bits = struct.unpack_from("<HHIIHH", form)
-    if encoding == EXTENSIBLE and len(form) >= 26:
-        (encoding,) = struct.unpack_from("<H", form, 24)
+    if encoding == EXTENSIBLE and len(form) >= FORMAT:
+        (encoding,) = struct.unpack_from("<H", form, FORMAT - 2)
     if encoding not in (INTEGERS, FLOATS):
         raise WavError(f"has another encoding than integers and floats (its code is {encoding})")
     if (channels, found, encoding, bits) not in ((1, rate, INTEGERS, 16), (1, rate, FLOATS, 32)):
@@ -51,22 +60,37 @@ def read(content: bytes, rate: int) -> Tensor:
             f"has {channels} channel{'' if channels == 1 else 's'} at {found:,} Hz, of {bits}-bit "
             f"{'floats' if encoding == FLOATS else 'integers'}"
         )
-    size, data = chunks[b"data"]
-    if len(data) < size < ENDLESS:
-        raise WavError(
-            f"has {counted(len(data), 'byte')} of audio, but its header promises {size:,}", convertible=False
-        )
-    width = bits // 8
-    if len(data) < width:
+    yield from _audio(file, size, torch.int16 if encoding == INTEGERS else torch.float32)
+
+
+def _header(file: BinaryIO) -> tuple[bytes, int]:
+    """Read up to the audio. Return the first FORMAT bytes of the format, b"" if there is none, and the size of the audio in bytes."""
+    form = b""
+    while len(chunk := file.read(8)) == 8:
+        name, size = struct.unpack("<4sI", chunk)
+        if name == b"data":
+            return form, size
+        first = file.read(min(size, FORMAT))
+        if name == b"fmt ":
+            form = form or first
+        left = size + size % 2 - len(first)
+        while left > 0 and (skipped := file.read(min(left, 2**16))):
+            left -= len(skipped)
+    raise WavError("is a WAV file that ends before its audio", convertible=False)
+
+
+def _audio(file: BinaryIO, size: int, dtype: torch.dtype) -> Iterator[Tensor]:
+    """Yield the samples of audio of `size` bytes by the header, as `parts` does. A last sample of too few bytes is left out."""
+    arrived, data = 0, b""  # data: the bytes of which the next samples are made
+    endless = size >= ENDLESS
+    while read := file.read(PART * dtype.itemsize if endless else min(PART * dtype.itemsize, size - arrived)):
+        arrived += len(read)
+        data += read
+        whole = len(data) // dtype.itemsize * dtype.itemsize
+        if whole:
+            yield torch.frombuffer(bytearray(data[:whole]), dtype=dtype)
+        data = data[whole:]
+    if arrived < size and not endless:
+        raise WavError(f"has {counted(arrived, 'byte')} of audio, but its header promises {size:,}", convertible=False)
+    if arrived < dtype.itemsize:
         raise WavError("has no audio", convertible=False)
-    dtype = torch.int16 if encoding == INTEGERS else torch.float32
-    return torch.frombuffer(bytearray(data[: len(data) // width * width]), dtype=dtype)
-
-
-def _chunks(content: bytes) -> Iterator[tuple[bytes, int, bytes]]:
-    """Yield (name, size by the header, data) of each chunk of a RIFF file. The data of the last can be shorter."""
-    at = 12
-    while at + 8 <= len(content):
-        name, size = struct.unpack_from("<4sI", content, at)
-        yield name, size, content[at + 8 : at + 8 + size]
-        at += 8 + size + size % 2

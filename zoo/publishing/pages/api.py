@@ -2,7 +2,9 @@
 
 import ast
 import inspect
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from pkgutil import resolve_name
@@ -74,6 +76,7 @@ def _entry(path: str, item: Any) -> Iterator[str]:
         yield "\n".join(f"- `{field}`{f': {_line(doc)}' if doc else ''}" for field, doc in fields)
     elif "__init__" in vars(item):
         yield _signature(vars(item)["__init__"], name)
+        yield _text(vars(item)["__init__"])
     for attribute, member in _members(item).items():
         if isinstance(member, property):
             yield f"`.{attribute}`: {_line(inspect.getdoc(member) or '')}"
@@ -89,31 +92,51 @@ def _members(item: type) -> dict[str, Any]:
         if parent is item or parent.__module__.startswith("zoo.networks."):
             for name, member in vars(parent).items():
                 callable_member = isinstance(member, FunctionType | classmethod | property)
-                if not name.startswith("_") and callable_member and member.__doc__:
+                if (not name.startswith("_") or name == "__call__") and callable_member and member.__doc__:
                     found.setdefault(name, member)
     return found
 
 
 def _definition(item: Any) -> Any:
     """Return the syntax tree of a function, a method or a class."""
-    return ast.parse(dedent(inspect.getsource(getattr(item, "__func__", item)))).body[0]
+    return ast.parse(_source(item)).body[0]
+
+
+def _source(item: Any) -> str:
+    return dedent(inspect.getsource(getattr(item, "__func__", item)))
 
 
 def _signature(function: Any, name: str) -> str:
-    """Return `name(arguments) -> type` as a block of code, as written in the source: short, on a line, else a line for each argument."""
-    node = _definition(function)
+    """Return `name(arguments) -> type` as a block of code, as written in the source.
+
+    A short one without comments stands on one line; else each argument has a line, with the comment behind it.
+    """
+    node, comments = _definition(function), _comments(function)
     required = len(node.args.args) - len(node.args.defaults)
     defaults = [*[None] * required, *node.args.defaults, *node.args.kw_defaults]
-    written = [_argument(*pair) for pair in zip([*node.args.args, *node.args.kwonlyargs], defaults, strict=True)]
+    arguments = [*node.args.args, *node.args.kwonlyargs]
+    written = [(_argument(*pair), comments.get(pair[0].lineno)) for pair in zip(arguments, defaults, strict=True)]
     if node.args.kwonlyargs:
-        written.insert(len(node.args.args), "*")
-    if written and written[0] in ("self", "cls"):
+        written.insert(len(node.args.args), ("*", None))
+    if written and written[0][0] in ("self", "cls"):
         del written[0]
     returned = f" -> {ast.unparse(node.returns)}" if node.returns and node.name != "__init__" else ""
-    text = f"{name}({', '.join(written)}){returned}"
-    if len(text) > WIDTH:
-        text = "\n".join([f"{name}(", *(f"    {argument}," for argument in written), f"){returned}"])
+    text = f"{name}({', '.join(argument for argument, _ in written)}){returned}"
+    if len(text) > WIDTH or any(comment for _, comment in written):
+        lines = [f"    {argument},{f'  {comment}' if comment else ''}" for argument, comment in written]
+        text = "\n".join([f"{name}(", *lines, f"){returned}"])
     return _code(text)
+
+
+def _comments(function: Any) -> dict[int, str]:
+    """Return the comments in the source of a function, by line; those that are for tools are left out."""
+    lines = io.StringIO(_source(function))
+    found = {
+        token.start[0]: token.string
+        for token in tokenize.generate_tokens(lines.readline)
+        if token.type == tokenize.COMMENT
+    }
+    return {line: text for line, text in found.items() if not text.startswith(("# fmt:", "# type:", "# noqa"))}
 
 
 def _code(text: str) -> str:

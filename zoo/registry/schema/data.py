@@ -176,9 +176,8 @@ class Task(Shapes):
     horizons: Seq[Count] = ()  # for target `forecast`: how many steps after its window each output comes
     persistence: Seq[Positive] = ()
     """For target `forecast`: the test error of repeating the last value, at each horizon."""
-    guess: Positive | None = (
-        None  # for target value, token or binary, if known: the test metric of the best constant answer
-    )
+    guess: Positive | None = None
+    """For target value, token or binary, if known: the test metric of the constant answer that is best on the training data."""
     pipeline_tag: Literal[
         "audio-classification",
         "image-classification",
