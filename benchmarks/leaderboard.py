@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from cli.output import board, say
+from cli.output import CONTINUES, board, say
 from zoo import load, registry
 from zoo.cells import CELLS, cell_class, cell_row
 from zoo.cells.matrix import MatrixRecurrence
@@ -285,3 +285,6 @@ if __name__ == "__main__":
     except ZooError as error:
         say(str(error))
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        say(CONTINUES)
+        sys.exit(jobs.INTERRUPTED)

@@ -17,7 +17,7 @@ from zoo.registry import index
 from zoo.registry.metrics import TARGETS
 from zoo.utils.arguments import is_pattern, matching
 
-from .arguments import Address, AsJson, CellOption, Patterns, Plot, TaskOption, Timeout
+from .arguments import AsJson, CellOption, Patterns, Plot, TaskOption, Timeout, model_argument
 from .output import columns, emit, say
 
 
@@ -213,7 +213,14 @@ def _list_remote(
     emit(rows, as_json, columns(("ADDRESS", "COMMIT", "MODIFIED", "", ""), table))
 
 
-def show(name: Address, timeout: Timeout = None, as_json: AsJson = False) -> None:
+def show(
+    name: Annotated[
+        str,
+        model_argument("A model's or a cell's name, a checkpoint folder, hf://org/name or hf://org/name@revision."),
+    ],
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+) -> None:
     """Show one model: architecture, task, recipe, and reported and measured figures.
 
     For a cell, show its equations, states, options, parameters and models. For a folder or an address on the Hub, show the
@@ -260,7 +267,7 @@ def compare(
     """Compare papers' figures with measured figures, or several models with one another.
 
     One pattern or none gives a row for each figure; a plot shows the figures against depth. Without a pattern, --cell,
-    --measured and --runs, the last rows are papers' figures of networks that are not in the zoo.
+    --measured and --runs, the last rows are papers' figures of networks that are not models of the zoo.
 
     Several names or patterns give a row for each model: its size, its cost, and its figures.
     """

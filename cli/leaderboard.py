@@ -33,12 +33,16 @@ def leaderboard(
     )  # fmt: skip
     table = [
         (
-            row.task, place, row.cell, row.units, f"{row.parameters:,}", row.measure.title, row.text, row.rate, f"{row.updates:,}",
+            row.task, place, row.cell, row.units, f"{row.parameters:,}", row.measure.title, row.figure, row.rate, f"{row.updates:,}",
             row.seconds, row.step_us,
         )
         for place, row in shown
     ]  # fmt: skip
-    emit([{"place": place, **row.model_dump(mode="json")} for place, row in shown], as_json, columns(header, table))
+    data = [
+        {"place": place, "mean": row.mean, "at_chance": row.at_chance, **row.model_dump(mode="json")}
+        for place, row in shown
+    ]
+    emit(data, as_json, columns(header, table))
     if placed and not shown:
         say(f"{cell} is not among places 1 to {top}." if top else f"{cell} has not been measured on {task} yet.")
     if not placed:

@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +24,7 @@ from zoo.training import evaluation
 from zoo.utils import paths
 
 Run = Callable[..., tuple[int, str, str]]
+ROOT = Path(__file__).parent.parent.parent
 
 
 def small(**changes: object) -> Protocol:
@@ -154,6 +157,24 @@ def test_cells_are_measured_at_once_each_in_a_process(
     assert "parity/no-cell: failed" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_jobs_at_a_time_are_refused(small_zoo: Callable[..., Path], tmp_path: Path, count: int) -> None:
+    small_zoo()
+    with pytest.raises(RequestError, match=f"At least one job must run at a time; got {count}"):
+        program.at_once([("mnist-rows", "star")], tmp_path, count, None)
+
+
+def test_an_interruption_ends_the_program_with_its_code() -> None:
+    ends = "import benchmarks.leaderboard as m, runpy, sys; sys.argv = ['leaderboard', '--cell', 'star'];" + (
+        "import zoo.checkpoints.protocol as p; p.read = lambda: (_ for _ in ()).throw(KeyboardInterrupt);"
+        "runpy.run_module('benchmarks.leaderboard', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", ends], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.endswith("Interrupted. The same command continues the training.\n")
+    assert "Traceback" not in done.stderr
+
+
 def test_a_cell_that_another_process_measured_is_not_measured_again(small_zoo: Callable[..., Path]) -> None:
     small_zoo()
     pairs = program.unmeasured(small(), (), ())
@@ -188,6 +209,10 @@ def test_rows_are_ranked_stored_and_shown(small_zoo: Callable[..., Path], run: R
     assert [row.cell for row in leaderboard.read()] == ["gru", "rnn", "lstm", "rnn"]
     shown = json.loads(run("leaderboard", "--task", "mnist-rows", "--json")[1])
     assert [row["cell"] for row in shown] == ["gru", "rnn", "lstm"]
+    assert [(row["mean"], row["at_chance"]) for row in shown] == [(0.9, False), (0.6, False), (None, False)]
+    leaderboard.record(leaderboard.Row(cell="star", values=(0.1,), **fields))
+    assert "10.00 %, no better than chance" in run("leaderboard", "--cell", "star")[1]
+    assert json.loads(run("leaderboard", "--cell", "star", "--json")[1])[0]["at_chance"]
     shown = json.loads(run("leaderboard", "--cell", "rnn", "--json")[1])
     assert [(row["task"], row["place"], row["cell"]) for row in shown] == [
         ("mnist-rows", 2, "rnn"),
@@ -198,7 +223,7 @@ def test_rows_are_ranked_stored_and_shown(small_zoo: Callable[..., Path], run: R
     assert [(row["task"], row["cell"]) for row in first] == [("mnist-rows", "gru"), ("parity", "rnn")]
     assert "lstm is not among places 1 to 1." in run("leaderboard", "--cell", "lstm", "--top", "1")[2]
     assert run("leaderboard", "--top", "0")[0] == 2
-    assert run("leaderboard", "--cell", "star")[0] == 2
+    assert run("leaderboard", "--cell", "mgu")[0] == 2
     code, _, err = run("leaderboard", "--task", "mnist-row")
     assert (code, "Did you mean mnist-rows?" in err) == (2, True)
     paths.path("cards", "leaderboard.json").write_text("[{}]")
@@ -228,6 +253,9 @@ def test_equal_figures_and_all_at_chance_share_a_place() -> None:
     rows = [leaderboard.Row(cell=f"cell-{i}", values=values, **fields) for i, values in enumerate(figures)]
     assert leaderboard.places(rows) == [1, 1, 3, 4, 4, 6]
     assert [row.at_chance for row in rows] == [False, False, False, True, True, False]
+    assert [row.figure for row in rows[2:]] == [
+        "52.00 %", "51.40 %, no better than chance", "40.00 %, no better than chance", "diverged"
+    ]  # fmt: skip
     shared = [tuple(right / 300 for right in (293 - n, 293, 293 + n)) for n in range(7)]  # 879 of 900 right answers
     same = [rows[0].model_copy(update={"values": values}) for values in shared]
     assert len({row.mean for row in same}) > 1  # in the last digit

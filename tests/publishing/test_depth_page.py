@@ -34,6 +34,7 @@ STAR, LSTM = {1: FAIR, 12: GOOD}, {1: GOOD, 12: BAD}
         (depth_claims.gains, {"star": {1: runs(0.96), 4: runs(0.98)}}, ("star",), None),  # too little to tell
         (depth_claims.gains, {"star": {1: runs(0.96), 4: runs(0.98)}}, ("star", False), None),
         (depth_claims.gains, {"lstm": LSTM}, ("lstm",), False),
+        (depth_claims.gains, {"rnn": {1: runs(0.12), 4: runs(0.1)}}, ("rnn", False), None),  # at chance at every depth
         (depth_claims.gains, {"lstm": LSTM}, ("lstm", False), True),
         (depth_claims.riskier, {"lstm": LSTM}, ("lstm",), True),
         (depth_claims.riskier, {"lstm": {1: BAD, 12: GOOD}}, ("lstm",), False),
@@ -83,7 +84,7 @@ def test_a_run_that_diverged_has_no_accuracy_but_counts() -> None:
     assert runs(diverged=2).mean == 0
     depths = {"star": STAR, "rhn": {12: LOST}, "rnn": {12: NONE}, "lstm": {12: mixed}}
     text, _ = depth_claims.only_one_trains(depths, "star", 12)
-    assert text == "mean accuracy: star 89.0 %, rhn diverged, rnn not trained, lstm 55.0 % (1 of 3 diverged)"
+    assert text == "mean accuracy: star 89.00 %, rhn diverged, rnn not trained, lstm 55.00 % (1 of 3 diverged)"
     assert depth_claims.trains_deep({"star": {12: mixed}}, "star", 12)[0].startswith(
         "12 layers: 90.0 %, 20.0 %, diverged; "
     )

@@ -10,7 +10,7 @@ PROPERTIES = {
     "continuous-time": "a step is one of a differential equation",
     "time-gaps": "a step may take the time since the step before, `dt`",
     "independent": "a unit sees no other unit's past",
-    "convolutional": "the recurrent projection may be a convolution",
+    "convolutional": "the cell's projections may be convolutions, so that a layer reads images",
 }
 """By property: what it means. All but "convolutional" are listed in a cell's row in CELLS."""
 

@@ -10,7 +10,7 @@ from .linear import LinearRecurrence
 
 
 class TRNN(LinearRecurrence):
-    """h_t = f h_{t-1} + (1 - f) W x, f = sigmoid(V x)."""
+    """h_t = f h_{t-1} + (1 - f) W x, f = sigmoid(V x). The same as MinGRU with a linear candidate, whose z is 1 - f."""
 
     inputs = ("f", "z")
     memory_gates = {"f": +1}

@@ -20,6 +20,7 @@ YARDSTICK = "lstm"
 """The cell that `standing` compares others with."""
 MARGIN = 0.015
 """A cell is no better than chance if its accuracy exceeds that of guessing by less, or its error is less than this share smaller."""
+CHANCE = "no better than chance"
 
 
 class Row(Spec):
@@ -79,6 +80,11 @@ class Row(Spec):
         lost = f" ({len(self.diverged)} diverged)" if self.diverged else ""
         return f"{self.measure.mean_text(self.values)}{lost}"
 
+    @property
+    def figure(self) -> str:
+        """The `text`, and whether the cell is no better than chance."""
+        return f"{self.text}, {CHANCE}" if self.at_chance else self.text
+
 
 def _key(row: Row) -> tuple[str, str]:
     return row.task, row.cell
@@ -137,8 +143,6 @@ def standing(cell: str) -> list[str]:
 
 
 def _reached(row: Row) -> str:
-    chance = ", no better than chance" if row.at_chance else ""
-    timed = (
-        "" if row.step_us is None else f"{',' if chance else ''} and {significant(row.step_us)} µs per streamed step"
-    )
-    return f"{row.text}{chance}{timed}"
+    comma = "," if row.at_chance else ""
+    timed = "" if row.step_us is None else f"{comma} and {significant(row.step_us)} µs per streamed step"
+    return f"{row.figure}{timed}"

@@ -166,7 +166,7 @@ def _call(entry: Entry) -> str:
     shape = ", ".join(map(str, (8, *task.example)))
     if task.vocabulary and not entry.weights:  # the words come with the weights
         lengths = f", torch.tensor([[{task.steps - 1}, 1]] * 8)" if task.form == "question" else ""
-        tokens = f"torch.randint(1, {task.vocabulary}, ({shape}), device=model.device)  # 8 of random tokens"
+        tokens = f"torch.randint(1, {task.vocabulary}, ({shape}), device=model.device)  # 8 examples of random tokens"
         return f"x = {tokens}\nlogits = model(x{lengths})\n"
     if task.form == "question":
         story, question = babi_stories.example(task)
@@ -192,7 +192,8 @@ def _call(entry: Entry) -> str:
 
 def _inputs_and_classes(entry: Entry) -> str:
     """Return the registry's description of the inputs and its names of the classes, as text."""
-    scale = " Do not standardise it: the network does." if entry.model.standardize else ""
+    own = entry.model.standardize and (entry.task.mean, entry.task.std) != (0.0, 1.0)
+    scale = " Do not standardise it: the network does." if own else ""
     examples = f'`zoo.examples("{entry.name}")` returns the test set in this form.'
     lines = [f"Input: {entry.task.input_description}.{scale} {examples}"] if entry.task.input_description else []
     lines += [f"Classes: {', '.join(entry.task.classes)}."] if entry.task.classes else []

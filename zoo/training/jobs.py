@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from ..checkpoints import configs, results, tensors
-from ..errors import CheckpointError, MissingExtraError, TrainingError, first_line
+from ..errors import CheckpointError, MissingExtraError, RequestError, TrainingError, first_line
 from ..registry import Entry
 from ..registry.schema import Recipe
 from ..utils.files import interruptions
@@ -220,8 +220,11 @@ def ray_tasks(address: str, slots: int | None, threads: int, gpus: float) -> Ite
 def open_workers(slots: int | None, ray: str | None, threads: int, gpus: float) -> AbstractContextManager[Workers]:
     """Return LocalProcesses or, if `ray` is the address of a cluster, RayTasks, for a `with` block. See `ray_tasks`.
 
-    slots: the number of jobs at a time; None means one here, and as many as fit the cluster on Ray.
+    slots: the number of jobs at a time; None means one here, and as many as fit the cluster on Ray. Raises RequestError if it is
+    below 1.
     """
+    if slots is not None and slots < 1:
+        raise RequestError(f"At least one job must run at a time; got {slots}.")
     return nullcontext(LocalProcesses(slots or 1)) if ray is None else ray_tasks(ray, slots, threads, gpus)
 
 

@@ -50,11 +50,11 @@ class Runs:
 
     @property
     def text(self) -> str:
-        """The mean, and how many runs diverged, such as "42.4 % (2 of 3 diverged)"."""
+        """The mean, and how many runs diverged, such as "42.45 % (2 of 3 diverged)"."""
         if not self.accuracies:
             return "diverged" if self.diverged else "not trained"
         lost = f" ({self.diverged} of {self.count} diverged)" if self.diverged else ""
-        return f"{100 * self.mean:.1f} %{lost}"
+        return f"{100 * self.mean:.2f} %{lost}"
 
 
 Depths = Mapping[str, Mapping[int, Runs]]
@@ -116,12 +116,14 @@ def only_one_trains(depths: Depths, cell: str, layers: int) -> Verdict:
 def gains(depths: Depths, cell: str, does: bool = True) -> Verdict:
     """Return whether the mean accuracy of `cell` at its best depth exceeds that of its single layer by more than CLOSE.
 
-    A smaller gain decides nothing: it may be of the seeds. does: False to return the opposite.
+    A smaller gain decides nothing: it may be of the seeds. Nor does a cell that fails at every depth. does: False to return the
+    opposite.
     """
     best, single = _best(depths, cell), depths[cell][1]
     gain = depths[cell][best].mean - single.mean
     gained = gain > CLOSE
-    decided = single.count and (gained or (gain == 0 and _complete(depths, [cell])))
+    learnt = depths[cell][best].mean >= FAILED
+    decided = learnt and single.count and (gained or (gain == 0 and _complete(depths, [cell])))
     text = f"{cell}: {_texts({'1 layer': single, f'the best depth, {best},': depths[cell][best]})}"
     return text, gained == does if decided else None
 
@@ -148,10 +150,10 @@ def most_robust(depths: Depths, cell: str) -> Verdict:
 def trains_deep(depths: Depths, cell: str, layers: int) -> Verdict:
     """Return whether every run of `cell` with `layers` layers is as accurate, within CLOSE, as the mean at its best depth."""
     best, deep = depths[cell][_best(depths, cell)].mean, depths[cell][layers]
-    each = [f"{100 * accuracy:.1f} %" for accuracy in deep.accuracies] + ["diverged"] * deep.diverged
+    each = [f"{100 * accuracy:.2f} %" for accuracy in deep.accuracies] + ["diverged"] * deep.diverged
     trained = not deep.diverged and min(deep.accuracies, default=0.0) > best - CLOSE
     decided = deep.count and (not trained or _complete(depths, [cell]))
-    text = f"{layers} layers: {', '.join(each) or 'not trained'}; mean of the best depth: {100 * best:.1f} %"
+    text = f"{layers} layers: {', '.join(each) or 'not trained'}; mean of the best depth: {100 * best:.2f} %"
     return text, trained if decided else None
 
 
@@ -193,7 +195,8 @@ def rules() -> str:
         'points count as equal. "Often fails" agrees if at least one run failed, and "more robust" if no run of STAR and at least '
         'one run of every other cell did; neither is a test of significance. "The only unit" agrees if the mean accuracy of STAR '
         f"is more than {100 * CLOSE:.0f} points above that of every other cell. Depth benefits a cell if its best depth is more than "
-        f"{100 * CLOSE:.0f} points above one layer, and does not if one layer is the best. A smaller gain may come from the seeds; "
+        f"{100 * CLOSE:.0f} points above one layer, and does not if one layer is the best. A smaller gain may come from the seeds, and "
+        "a cell that fails at every depth shows neither; "
         'then, and where a missing run could change the answer, the table says "cannot tell".'
     )
 

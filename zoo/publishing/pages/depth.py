@@ -52,7 +52,7 @@ def page() -> str:
             f"{grid.notes}",
             "![accuracy against depth](depth.svg)",
             markdown(("layers", *depths), table),
-            "`rnnzoo train star-16x32-pmnist-196 --seeds 0-2` trains one of these networks again, and `rnnzoo compare '*-196' --measured` "
+            "`rnnzoo train star-16x32-pmnist-196 --seeds 0-2` trains one of these networks again, and `rnnzoo compare '*-pmnist-196' --measured` "
             "prints these rows.",
             "## What the paper claims",
             depth.rules(),

@@ -49,7 +49,8 @@ def _cells(row: exported.Row) -> tuple[str, ...]:
     kind = f"{row.format}, {row.quantize}" if row.quantize else row.format
     times = ("-" if value is None else significant(value) for value in (row.step_us, row.sequence_ms))
     return (
-        f"`{row.model}`", kind, f"{row.bytes:,}", *times, f"{row.difference:.0e}", row.answers or "-", METRICS[row.metric].text(row.value),
+        f"`{row.model}`", kind, f"{row.bytes:,}", *times, f"{row.difference:.0e}", row.answers or "-",
+        METRICS[row.metric].text(row.value) + (f", {part}" if (part := _part(row)) else ""),
     )  # fmt: skip
 
 
@@ -110,6 +111,12 @@ def _test_set(name: str) -> tuple[str, str]:
     return ("", "") if recorded is None else (f"{recorded.n:,}", METRICS[recorded.metric].text(recorded.value))
 
 
+def _part(row: exported.Row) -> str:
+    """Return the number of examples that a file was compared on, as text; "" if it was compared on the whole test set."""
+    recorded = results.for_model(row.model).measured()
+    return f"{row.n:,} examples" if recorded is not None and row.n < recorded.n else ""
+
+
 def _difference(name: str, format: str, measured: Measured) -> str:
     """Return the largest difference between the logits of an exported float32 model and torch's, as text.
 
@@ -118,8 +125,7 @@ def _difference(name: str, format: str, measured: Measured) -> str:
     """
     row = measured.get((name, format))
     if row is not None:
-        recorded = results.for_model(name).measured()
-        part = f", {row.n:,} examples" if recorded is not None and row.n < recorded.n else ""
+        part = f", {_part(row)}" if _part(row) else ""
         answers = f", {row.answers} differ" if row.answers and row.different else ""
         return f"{row.difference:.0e}{part}{answers}"
     config = registry.find(name).config

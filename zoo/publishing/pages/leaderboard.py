@@ -29,7 +29,8 @@ def page() -> str:
     settings = protocol.read()
     parts = [
         "# Leaderboard: cells under one protocol",
-        "Networks with the same number of parameters, trained alike by [one protocol](#the-protocol). A figure is the mean and the "
+        f"Networks with about {settings.parameters:,} parameters (within {100 * settings.tolerance:g} %), trained alike by "
+        "[one protocol](#the-protocol). A figure is the mean and the "
         "standard deviation of the test metric over the seeds, at the best of three learning rates. The budget is small, so the "
         "tables say which cells learn fast, not what they reach in the end. `rnnzoo leaderboard` prints these rows.",
         "Each cell starts from its own initial values, with its default options except for those of the protocol; "
@@ -54,7 +55,7 @@ def page() -> str:
             gap = f" Tasks on which too few cells were measured are left out: {', '.join(missing)}." if missing else ""
             text = (
                 "The rank of each cell among those that were measured on all of these tasks. Cells that are no better than chance "
-                f"share one rank, after all others but those that diverged. Neighbours may differ by less than their spread.{gap}"
+                f"([what that is](#the-protocol)) share one rank, after all others but those that diverged. Neighbours may differ by less than their spread.{gap}"
             )
             parts += [title, text, shared]
     for task, rows in ranked.items():
@@ -64,7 +65,7 @@ def page() -> str:
         order = "higher" if first.measure.higher_is_better else "lower"
         layers = counted(settings.layers_on(task), "layer")
         lost = sum(row.at_chance for row in rows)
-        cells = counted(len(rows), "cell") + (f", {lost} of them no better than chance" if lost else "")
+        cells = counted(len(rows), "cell") + (f", {lost} of them {leaderboard.CHANCE}" if lost else "")
         missing = sorted(every - {row.cell for row in rows})
         names = ", ".join(f"`{cell}`" for cell in missing) if len(missing) <= NAMED else f"{len(missing)} other cells"
         gap = f" Not measured yet: {names}." if missing else ""
@@ -75,10 +76,12 @@ def page() -> str:
     parts += [
         "## The protocol",
         "The learning rate is the one with the lowest validation loss for the first seed. Seconds are wall-clock time, on cores "
-        "that other work may have shared; paused runs do not count. Microseconds are CPU time. `python -m benchmarks.leaderboard --task TASK --cell CELL` "
+        "that other work may have shared; paused runs do not count, and a dash says that every run was paused. Microseconds are CPU time. `python -m benchmarks.leaderboard --task TASK --cell CELL` "
         "measures one row again; rounding on another processor can change its figures. `rnnzoo leaderboard --json` has more of each: `rates`, the lowest validation loss of the first seed at "
         "each learning rate (null if the run diverged); `values`, the test metric of each seed; and `diverged`, the seeds that have "
-        "none.",
+        "none. Chance is the figure of one constant answer: of guessing a class, or of the frequencies in the training data. "
+        f"A cell is {leaderboard.CHANCE} if its mean accuracy is less than {100 * leaderboard.MARGIN:g} percentage points above "
+        f"that, or its mean error above {100 * (1 - leaderboard.MARGIN):g} % of it.",
         f"```yaml\n{protocol.text()}```",
     ]
     return "\n\n".join(parts) + "\n"
@@ -119,4 +122,4 @@ def _cells(row: leaderboard.Row) -> tuple[str, ...]:
     """Return the cells of a line of a task's table, but its place."""
     numbers = ("-" if value is None else significant(value) for value in (row.seconds, row.step_us))
     rate = "-" if row.rate is None else f"{row.rate:g}"
-    return f"`{row.cell}`", f"{row.units:,}", f"{row.parameters:,}", row.text, rate, *numbers
+    return f"`{row.cell}`", f"{row.units:,}", f"{row.parameters:,}", row.figure, rate, *numbers

@@ -95,7 +95,8 @@ def page(models: Sequence[ModelRow]) -> str:
     tasks = load_registry().all_tasks
     parts = [
         "# Networks of the literature",
-        "Results that papers report for networks that the zoo lacks, and the zoo's models that have weights, best first. Papers' "
+        "Results that papers report for networks that are not models of the zoo, some of them of cells that it has, and the zoo's models "
+        "that have weights, best first. Papers' "
         "figures for the zoo's own models stand on [the papers' pages](../README.md#reported-against-measured). A source is the table that was read: many tables repeat figures of other papers. Sizes, "
         "augmentation, splits for validation and the permutation of the pixels differ from paper to paper. Networks here that "
         "read a text carry their state from its beginning to its end (stateful evaluation). `rnnzoo compare "

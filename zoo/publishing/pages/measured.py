@@ -71,11 +71,20 @@ def _heading(rows: Sequence[Row], listed: bool) -> str:
     row, recipes, stand_in = rows[0], _recipes(rows), ""
     if row.stand_in:
         stand_in = f" The data stand in for {row.stand_in}, so figures on the two are not comparable."
-    recipe = "" if listed and len(recipes) > 1 else f"; recipe {' or '.join(recipes)}"
+    several = [f"{recipe} ({_trained_by(recipe, rows)})" for recipe in recipes]
+    recipe = f"; recipe {recipes[0]}" if len(recipes) == 1 else "" if listed else f"; recipes {'; '.join(several)}"
     return (
         f"## {capitalised(row.task_title)} (`{row.task}`), {row.units} units\n\n"
         f"{capitalised(row.measure.title)} on {row.n:,} examples{recipe}.{stand_in}"
     )
+
+
+def _trained_by(recipe: str, rows: Sequence[Row]) -> str:
+    """Return which networks of a section a recipe trained, as text: cells, or models of cells that other recipes trained too."""
+    own, other = ([row for row in rows if (row.training_text == recipe) is its] for its in (True, False))
+    shared = {row.kind for row in other}
+    names = (f"`{row.model}`" if row.kind in shared else f"`{row.kind}`" for row in own)
+    return ", ".join(dict.fromkeys(names))
 
 
 def _link(row: Row) -> str:

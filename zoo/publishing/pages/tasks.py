@@ -17,7 +17,7 @@ from .speed import measurements, provenance
 PAGE = ("docs", "tasks.md")
 STREAM = """`fsdd-stream` is one long recording: the 300 test recordings of `fsdd` in a random order, a pause of 0.5 to 1.5 s after each.
 `zoo.data.listening.Listener` gives a final prediction after the given number of quiet 10 ms frames and, with *early*, a provisional one after fewer. A hit is a digit with the right final
-prediction; any other final prediction is a false alarm; a provisional one is replaced if the sound goes on. Latency runs from the end of a digit, its last frame that is not quiet, to its prediction: the
+prediction; any other final prediction is a false alarm; a provisional one is replaced if the sound goes on. Latency runs from the end of a digit, its last frame that is not quiet, to its first prediction, provisional or final: the
 time that the listener waits, and the processor time of one thread for the last 10 ms, measured while other jobs ran. `benchmarks/fsdd_stream.py` has every
 definition."""
 
