@@ -86,7 +86,7 @@ def test_a_run_that_diverged_has_no_accuracy_but_counts() -> None:
     text, _ = depth_claims.only_one_trains(depths, "star", 12)
     assert text == "mean accuracy: star 89.00 %, rhn diverged, rnn not trained, lstm 55.00 % (1 of 3 diverged)"
     assert depth_claims.trains_deep({"star": {12: mixed}}, "star", 12)[0].startswith(
-        "12 layers: 90.0 %, 20.0 %, diverged; "
+        "12 layers: 90.00 %, 20.00 %, diverged; "
     )
 
 
