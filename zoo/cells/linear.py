@@ -3,7 +3,7 @@
 All a and b of a sequence are computed at once, so a step has no matrix product of the state. W x stands for W x_t + bias.
 """
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,15 @@ from torch.nn import functional as F
 
 from .base import Cell, State
 from .projections import ProjectionFactory
+
+
+class System(NamedTuple):
+    """Units that are systems of their own, the same at every step: x_t = a x_{t-1} + b u_t, y_t = 2 Re(sum of c x_t) + d u_t."""
+
+    a: Tensor  # (units, states), complex, as b and c
+    b: Tensor
+    c: Tensor
+    d: Tensor  # (units,)
 
 
 class LinearRecurrence(Cell):
@@ -34,6 +43,10 @@ class LinearRecurrence(Cell):
     def read(self, c: Tensor, *rest: Tensor) -> Tensor:
         """Return the output of a step. c: its new state. rest: what `coefficients` returned after a and b."""
         raise NotImplementedError
+
+    def system(self) -> System | None:
+        """Return the cell's dense equations as a System in float32, whose u is the projected input; None if they are none."""
+        return None
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         a, b, *rest = self.coefficients(x)

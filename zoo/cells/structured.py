@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import RequestError
-from .linear import LinearRecurrence, times
+from .linear import LinearRecurrence, System, times
 from .projections import ProjectionFactory, along
 
 
@@ -39,6 +39,16 @@ def hippo_frequencies(count: int) -> Tensor:
     root = torch.sqrt(torch.arange(2 * count, dtype=torch.float64) + 0.5)
     skew = torch.outer(root, root).tril(-1)  # the normal part is -1/2 I - (skew - skew^T)
     return torch.linalg.eigvalsh(torch.complex(torch.zeros_like(skew), skew - skew.T))[count:]
+
+
+def initial_spectrum(name: str, count: int) -> tuple[Tensor, Tensor]:
+    """Return (-real, imaginary) parts of `count` entries of A at initialisation. name: see S4D."""
+    n, states = torch.arange(count, dtype=torch.float32), 2 * count
+    return {
+        "lin": (0.5 + 0 * n, math.pi * n),
+        "inv": (0.5 + 0 * n, states / math.pi * (states / (2 * n + 1) - 1)),
+        "real": (n + 1.0, 0.0 * n),
+    }[name]
 
 
 class S4D(LinearRecurrence):
@@ -70,22 +80,25 @@ class S4D(LinearRecurrence):
         return 2 * units * states if state == "x" else units
 
     def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
-        n, states = torch.arange(self.count, dtype=torch.float32), 2 * self.count
-        units = self.skip.shape[-1]
-        decay, frequency = {
-            "lin": (0.5 + 0 * n, math.pi * n),
-            "inv": (0.5 + 0 * n, states / math.pi * (states / (2 * n + 1) - 1)),
-            "real": (n + 1.0, 0.0 * n),
-        }[self.spectrum]
-        self.log_decay.copy_(decay.log().repeat(units))
-        self.frequency.copy_(frequency.repeat(units))
+        decay, frequency = initial_spectrum(self.spectrum, self.count)
+        self.log_decay.copy_(decay.log().repeat(len(self.skip)))
+        self.frequency.copy_(frequency.repeat(len(self.skip)))
         nn.init.uniform_(self.log_step, math.log(1e-3), math.log(1e-1), generator=generator)
         nn.init.normal_(self.output, 0.0, math.sqrt(0.5), generator=generator)
         nn.init.normal_(self.skip, generator=generator)
 
-    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+    def system(self) -> System:
+        parts = (each.float().unflatten(0, (2, -1, self.count)) for each in (*self.transition(), self.output))
+        a, b, c = (torch.complex(re, im) for re, im in parts)
+        return System(a, b, c, self.skip.float())
+
+    def transition(self) -> tuple[Tensor, Tensor]:
+        """Return A bar and B bar, each (2 * units * states,): real parts, then imaginary ones."""
         delta = self.log_step.exp().repeat_interleave(self.count, -1)
-        a, gain = discretised(-self.log_decay.exp(), self.frequency, delta, self.discretization)
+        return discretised(-self.log_decay.exp(), self.frequency, delta, self.discretization)
+
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        a, gain = self.transition()
         u = x.repeat_interleave(self.count, self.axis)
         b = torch.cat([u, u], self.axis) * along(gain, self.axis).to(x.dtype)
         return along(a, self.axis), b, x

@@ -14,6 +14,7 @@ from ...cells.base import State, matched
 from ...cells.linear import LinearRecurrence, next_state, times
 from ...utils.shapes import unsqueeze_to
 from ..layer import Direction, LayerInput, LazyEmbedding
+from . import chunks
 from .devices import RECURRENCES, device_module
 from .shared import apart, check_formats, contiguous, customised, formats, in_memory, takes_recurrence
 
@@ -35,13 +36,12 @@ def scan(
     vectors = x.vectors() if isinstance(x, LazyEmbedding) else x
     with direction.hold_projections(vectors[0]):
         projected, state, computed = cell.joined(direction.input(vectors), state, lengths, tbptt_steps)
-        a, b, *rest = cell.coefficients(projected)
-        shape = b.shape[2:]
-        a = a.flatten(2) if a.dim() == b.dim() else a.expand(1, *shape).flatten()
-        start = state[-1].float().flatten(1)
-        c = Recurrence.apply(a.float(), b.float().flatten(2), start, lengths, tbptt_steps, cell.complex_state)
-        c = c.unflatten(2, shape)
-        outputs = cell.read(c, *rest) if len(state) > 1 else c
+        if projected.dim() == 3 and (system := cell.system()) is not None:
+            with torch.autocast(projected.device.type, enabled=False):
+                outputs, last = chunks.scan(system, projected, state[-1], lengths, tbptt_steps)
+            outputs, c = outputs.to(projected.dtype), last[None]
+        else:
+            outputs, c = _all_states(cell, projected, state, lengths, tbptt_steps)
     low = direction.input.weight.dtype != torch.float32  # then all but the states that stay in float32 are rounded
     if low:
         outputs = outputs.to(projected.dtype)
@@ -49,6 +49,19 @@ def scan(
         outputs = kept_outputs(outputs, state[0], lengths, tbptt_steps)
     final = (*(steps[-1].clone() for steps in (outputs, c)[: len(state)]), *computed)  # else it would keep all steps
     return outputs, matched(cell, final, projected.dtype) if low else final
+
+
+def _all_states(
+    cell: LinearRecurrence, projected: Tensor, state: State, lengths: Tensor | None, tbptt_steps: int | None
+) -> tuple[Tensor, Tensor]:
+    """Return the outputs, (time, batch, units, ...), and the last of the cell's states at all steps. Arguments: see `scan`."""
+    a, b, *rest = cell.coefficients(projected)
+    shape = b.shape[2:]
+    a = a.flatten(2) if a.dim() == b.dim() else a.expand(1, *shape).flatten()
+    start = state[-1].float().flatten(1)
+    c = Recurrence.apply(a.float(), b.float().flatten(2), start, lengths, tbptt_steps, cell.complex_state)
+    c = c.unflatten(2, shape)
+    return cell.read(c, *rest) if len(state) > 1 else c, c
 
 
 def scan_last(
