@@ -1,10 +1,11 @@
 """No command, but the arguments and options that several commands share, and the completion of model names."""
 
 import errno
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, cast
 
 from typer import Argument, Option
 
@@ -68,11 +69,11 @@ def content_of(file: str) -> bytes:
     return content
 
 
-def standard_input() -> BinaryIO:
+def standard_input() -> io.BufferedIOBase:
     """Return standard input, to read bytes from. Raises RequestError if it is closed."""
     if sys.stdin is None:
         raise RequestError("Standard input is closed. Give a file.")
-    return sys.stdin.buffer
+    return cast(io.BufferedIOBase, sys.stdin.buffer)
 
 
 def model_argument(text: str) -> Any:

@@ -279,6 +279,10 @@ def compare(
     from zoo.publishing import comparison
     from zoo.publishing.pages import literature
 
+    if plot is not None:
+        from zoo.utils.plotting import picture_format
+
+        picture_format(plot)  # a wrong file name is refused before the work
     (pattern,) = patterns or ["*"]
     if patterns and not is_pattern(pattern):
         _named(patterns)  # refuses a name that does not exist

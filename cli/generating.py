@@ -86,4 +86,4 @@ def generate(
     advice = "" if draws else ". With matplotlib it also draws a picture: pip install 'rnnzoo[plots]'"
     say(f"Wrote {' and '.join(map(str, written))}{advice}")
     if not roll.any():
-        say("No key sounds in it. Try another --seed, or a --prompt.")
+        say(f"No key sounds in it. Try {'another --seed' if temperature else 'a higher --temperature'}, or a --prompt.")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from zoo.errors import RequestError, StorageError
 from zoo.utils.text import one_line
 
 from .arguments import Address, AsJson, content_of, number, standard_input
@@ -36,7 +37,8 @@ def listen(
 
     The network reads frames of 10 ms in order, as in a live stream; a program that records may write to its standard input.
 
-    It gives its prediction 0.2 s after each word, and at the end; with --early, a provisional one before.
+    It gives its prediction 0.2 s after each word, and at the end, also by Ctrl-C; with --early, a provisional one before. JSON
+    is printed at the end.
     """
     from zoo import load
     from zoo.data.listening import QUIET, Listener, Word
@@ -55,17 +57,34 @@ def listen(
     widths = [10, 10, 10, max(map(len, ("WORD", *network.output_names))), len("PROBABILITY"), len("provisional")]
     words: list[Word] = []
 
+    def heard() -> Iterator[Word]:
+        try:
+            yield from listener.hear(parts)
+        except KeyboardInterrupt:  # how a live stream ends
+            yield from listener.finish()
+            raise
+        except RequestError as error:
+            if content is not None:
+                raise
+            yield from listener.finish()
+            raise StorageError(f"The stream breaks off. {error}") from error
+
     def rows() -> Iterator[str]:
         yield line(["START", "END", "ANSWERED", "WORD", "PROBABILITY", ""], widths)
-        for word in listener.hear(parts):
+        for word in heard():
             words.append(word)
             kind = "" if early is None else "final" if word.final else "provisional"
             times = [f"{seconds:.2f} s" for seconds in (word.start, word.end, word.answered)]
             yield line([*times, one_line(word.answer), f"{100 * word.probability:.2f} %", kind], widths)
 
     if as_json:
-        words += listener.hear(parts)
-        emit({"name": name, "seconds": listener.heard / RATE, "words": [asdict(word) for word in words]}, as_json, "")
+        try:
+            for word in heard():
+                words.append(word)
+        finally:  # also of a stream that breaks off
+            emit(
+                {"name": name, "seconds": listener.heard / RATE, "words": [asdict(word) for word in words]}, as_json, ""
+            )
     else:
         emit_lines(rows())
     if not words:

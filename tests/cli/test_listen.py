@@ -5,6 +5,7 @@ import json
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,27 +53,60 @@ def test_it_prints_what_is_heard_and_when(run: Run, tmp_path: Path, monkeypatch:
     assert all(row.index("%") > header.index("PROBABILITY") for row in rows)
 
 
-def test_a_word_from_standard_input_is_printed_before_the_next_arrives() -> None:
-    live = wav(TWO)[:40] + struct.pack("<I", 0xFFFFFFFF)  # the header of a program that does not know when it will end
+LIVE = wav(TWO)[:40] + struct.pack("<I", 0xFFFFFFFF)
+"""The header of a program that does not know when it will end."""
+
+
+def test_a_word_from_standard_input_is_printed_when_its_pause_is_complete() -> None:
     command = [sys.executable, "-m", "rnnzoo_cli", "listen", NAME, "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        alarm = threading.Timer(120, process.kill)  # else a row that never comes would be waited for
+        alarm.start()
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(live + TWO[:-2400].tobytes())
+        heard = TWO[: 3200 + 2400 + 1800]  # a little more than the pause of 0.2 s after the first word
+        process.stdin.write(LIVE + heard.tobytes())
         process.stdin.flush()
         rows = [process.stdout.readline(), process.stdout.readline()]
-        process.stdin.write(TWO[-2400:].tobytes())
+        process.stdin.write(TWO[len(heard) :].tobytes())
         process.stdin.close()
         rows += process.stdout.readlines()
+        alarm.cancel()
     assert process.returncode == 0
     assert [float(row.split()[0]) for row in rows[1:]] == pytest.approx([0.4, 1.1], abs=0.025)
 
 
+class Interrupted(io.BytesIO):
+    """A stream that Ctrl-C ends."""
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        if not (content := super().read1(size)):
+            raise KeyboardInterrupt
+        return content
+
+
+def test_ctrl_c_ends_a_stream_with_its_last_word(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for options in ((), ("--json",)):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=Interrupted(LIVE + TWO.tobytes())))
+        code, out, _ = run("listen", NAME, "-", *options)
+        assert (code, len(json.loads(out)["words"]) if options else len(out.splitlines()) - 1) == (130, 2)
+
+
 def test_a_stream_that_breaks_off_keeps_what_was_heard(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(wav(TWO)[:-100])))
+    def arrive(content: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+
+    arrive(wav(TWO)[:-100])
     code, out, err = run("listen", NAME, "-")
-    assert (code, len(out.splitlines()), out[-1]) == (2, 2, "\n")
+    assert (code, len(out.splitlines()), out[-1]) == (1, 3, "\n")
+    assert "The stream breaks off. " in err
     assert "but its header promises" in err
+    arrive(wav(TWO)[:-100])
+    code, out, err = run("listen", NAME, "-", "--json")
+    assert (code, len(json.loads(out)["words"])) == (1, 2)
+    arrive(wav(TWO)[:40] + bytes(4) + TWO.tobytes())  # a size of 0, as of some programs that write to a pipe
+    code, out, err = run("listen", NAME, "-")
+    assert (code, len(out.splitlines()), err) == (0, 3, "")
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"One, two, three.")))
     code, out, err = run("listen", NAME, "-")
     assert (code, out, "not a WAV file" in err) == (2, "", True)

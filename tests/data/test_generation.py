@@ -132,7 +132,6 @@ def test_a_long_prompt_is_read_as_steps_would_read_it(network, monkeypatch):
     roll = generate(network, prompt=PROMPT, length=20, temperature=0)
     prompt = " | ".join(" ".join(network.classes[key] for key in frame.nonzero()[:, 0]) or "-" for frame in roll)
     monkeypatch.setattr(generation, "PART", 7)
-    assert torch.equal(generate(network, prompt=prompt, length=12, temperature=0)[:22], roll)
     assert torch.equal(
         generate(network, prompt=prompt, length=12, temperature=0),
         generate(network, prompt=PROMPT, length=32, temperature=0),

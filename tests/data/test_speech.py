@@ -178,7 +178,7 @@ def test_a_recording_of_ones_own_is_read_as_the_task_reads_its():
     (wav(recording(0.1))[:12] + wav(recording(0.1))[36:], "without a format before its audio.$"),
     (wav(recording(0.1))[:45], "has 1 byte of audio, but its header promises 1,600"),
     (wav(recording(0.1))[:20] + b"\x11\x00" + wav(recording(0.1))[22:], r"another encoding .*code is 17"),
-    (wav(recording(0.1))[:40] + bytes(4) + wav(recording(0.1))[44:], "has no audio"),
+    (wav(recording(0.1))[:40] + bytes(4), "has no audio"), (wav(recording(0.1))[:40] + bytes(4) + b"a", "has no audio"),
 ])  # fmt: skip
 def test_bad_audio_is_refused(content, message):
     with pytest.raises(RequestError, match=message):

@@ -81,8 +81,8 @@ class S4D(LinearRecurrence):
 
     def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
         decay, frequency = initial_spectrum(self.spectrum, self.count)
-        self.log_decay.copy_(decay.log().repeat(len(self.skip)))
-        self.frequency.copy_(frequency.repeat(len(self.skip)))
+        self.log_decay.copy_(decay.log().repeat(self.skip.shape[-1]))
+        self.frequency.copy_(frequency.repeat(self.skip.shape[-1]))
         nn.init.uniform_(self.log_step, math.log(1e-3), math.log(1e-1), generator=generator)
         nn.init.normal_(self.output, 0.0, math.sqrt(0.5), generator=generator)
         nn.init.normal_(self.skip, generator=generator)

@@ -64,7 +64,7 @@ class Tokenizer:
 
         texts: a list of words for each text.
         """
-        counts = Counter(word for text in texts for word in text)
+        counts = Counter(word for text in texts for word in text if word not in RESERVED)
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
         return cls([*RESERVED, *ranked[: max(0, size - len(RESERVED))]], max_words)
 
@@ -169,8 +169,9 @@ class StreamTokenizer(Tokenizer):
         super().__init__(words, sys.maxsize)
 
     def encode(self, text: str) -> Tensor:
-        """Return the tokens of a text, (time,), int16."""
-        return torch.tensor([self.tokens.get(word, self.unknown_token) for word in self.split(text)], dtype=torch.int16)
+        """Return the tokens of a text, (time,), int16, or int32 if the vocabulary is larger than int16."""
+        dtype = torch.int16 if len(self) <= torch.iinfo(torch.int16).max + 1 else torch.int32
+        return torch.tensor([self.tokens.get(word, self.unknown_token) for word in self.split(text)], dtype=dtype)
 
     def unknown(self, text: str) -> list[str]:
         """Return the words, characters or bytes of a text that the vocabulary lacks, each once, in the order of the text."""
@@ -230,9 +231,15 @@ class ByteTokenizer(CharacterTokenizer):
             ) from error
 
     def pieces(self, tokens: Iterable[int], after: str = "") -> Iterator[str]:
-        """Yield for each byte the character that it completes, or "". Bytes that are not UTF-8 become U+FFFD."""
+        """Yield for each byte the character that it completes, or ""; last, U+FFFD for a character that is incomplete.
+
+        Bytes that are not UTF-8 become U+FFFD.
+        """
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        return (decoder.decode(self.words[token].encode("latin-1")) for token in tokens)
+        for token in tokens:
+            yield decoder.decode(self.words[token].encode("latin-1"))
+        if rest := decoder.decode(b"", final=True):
+            yield rest
 
     def decode(self, tokens: Tensor | Sequence[int]) -> str:
         """Return the text of tokens, (time,), without padding."""

@@ -44,13 +44,13 @@ class Characters(TaskData):
 
 
 def windows(
-    tokens: Tensor,  # (time,), int16
+    tokens: Tensor,  # (time,), integers
     steps: int,
     digests: dict[str, str],
 ) -> Split:
     """Return a stream of windows of a text: x and y are (n, steps), and the target of each token is the next token."""
     targets = len(tokens) - 1
     count = -(-targets // steps)
-    x, y = torch.zeros(count * steps, dtype=torch.int16), torch.full((count * steps,), IGNORED)
+    x, y = torch.zeros(count * steps, dtype=tokens.dtype), torch.full((count * steps,), IGNORED)
     x[:targets], y[:targets] = tokens[:-1], tokens[1:]
     return Split(x.view(-1, steps), y.view(-1, steps), digests, Tensor.long, stream=True)

@@ -19,11 +19,13 @@ from ..utils.arguments import plain, text_of
 from . import data_of
 from .music import KEYS, Music
 
-BETWEEN_FRAMES, NOTHING = re.compile(r"\s*[|\n]\s*"), "-"
-"""What separates the frames of a prompt of music, and what stands for a frame without a key: as `rnnzoo generate` prints them."""
+BETWEEN_FRAMES, NOTHING = re.compile(r"\s?[|\n]\s?"), "-"
+"""What separates the frames of a prompt of music with single spaces, and what stands for a frame without a key, as printed."""
 SILENCE = "\n"
 """The prompt of a network of text if none is given."""
 
+NAMED = 10
+"""At most so many characters or words that a vocabulary lacks are named in a message."""
 PART = 1024
 """The number of steps of a prompt that are read at once."""
 
@@ -119,10 +121,9 @@ def stream_text(
 
 def unknown_text(network: Network, unknown: Sequence[str], advice: str) -> RequestError:
     """Return the error about characters or words that the vocabulary of a network lacks. advice: the end of its message."""
-    verb = "is" if len(unknown) == 1 else "are"
-    return RequestError(
-        f"{', '.join(map(repr, unknown))} {verb} not in the vocabulary of {network.config.name}. {advice}"
-    )
+    verb, more = "is" if len(unknown) == 1 else "are", len(unknown) - NAMED
+    names = ", ".join(map(shown, unknown[:NAMED])) + (f" and {more:,} more" if more > 0 else "")
+    return RequestError(f"{names} {verb} not in the vocabulary of {network.config.name}. {advice}")
 
 
 def _frames(
@@ -194,7 +195,8 @@ def chords(prompt: str, names: tuple[str, ...]) -> Tensor:
     names: the name of each key, in order. Blank lines are no frames; nothing between two "|" is a silent one. Raises RequestError
     for another name in the prompt.
     """
-    texts = BETWEEN_FRAMES.split(prompt.strip()) if prompt.strip() else []
+    spaced = re.sub(r"\s+", lambda space: "\n" if "\n" in space[0] else " ", prompt.strip())
+    texts = BETWEEN_FRAMES.split(spaced) if spaced else []
     frames = torch.zeros(len(texts), len(names), dtype=torch.float32)
     for frame, text in zip(frames, texts, strict=True):
         for name in text.split() if text != NOTHING else ():

@@ -66,7 +66,10 @@ def _tokens(network: Network, content: bytes) -> tuple[Tensor, Tensor]:
     if not lines:
         raise RequestError(f"{name} reads text, but this file is empty.")
     if not isinstance(network, StoryReader):
-        return network.tokenizer(" ".join(lines))
+        tokens, lengths = network.tokenizer(" ".join(lines))
+        if (tokens == UNKNOWN).all():
+            raise RequestError(f"{name} knows no word of this text. Give a text in the language of its task.")
+        return tokens, lengths
     if len(lines) < 2:
         raise RequestError(f"{name} reads a story and, on the last line, a question, but this file has only one line.")
     return network.tokenizer.ask(" ".join(lines[:-1]), lines[-1])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RequestError, shown
-from ..networks.base import unwrapped
+from ..networks.base import evaluating, unwrapped
 from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
 from ..networks.stream import Stream
@@ -64,7 +64,7 @@ class Listener:
     """
 
     def __init__(self, network: Network, quiet: float = QUIET, pause: int = PAUSE, early: int | None = None):
-        """Listen with a network in eval mode, as `load` returns it.
+        """Listen with a network of spoken digits, which reads in eval mode.
 
         quiet: the level in dB below which a frame is quiet. pause: the number of quiet frames in a row that end a word.
         early: the number of quiet frames, less than `pause`, after which the listener gives an answer that is not final. If
@@ -90,8 +90,9 @@ class Listener:
             raise RequestError(
                 f"early and pause are whole numbers of frames with 0 < early < pause; got early {early} and pause {pause}."
             )
-        self.network, self.quiet, self.pause, self.stepper = network, quiet, pause, stepper(network)
-        self.early = early
+        self.network, self.quiet, self.pause, self.early = network, quiet, pause, early
+        with evaluating(network):
+            self.stepper = stepper(network)
         self.log_mel, self.heard, self.frame = LogMel(), 0, 0  # the numbers of samples and of frames so far
         self.state: Any = None
         self.first: int | None = None  # the first frame of the present word
@@ -129,7 +130,8 @@ class Listener:
         """Return the answers that are due with these samples, (samples,)."""
         frames = self.log_mel(samples)
         loud = (levels(frames) >= self.quiet).tolist()
-        return [word for frame, is_loud in zip(frames, loud, strict=True) if (word := self._hear(frame, is_loud))]
+        with evaluating(self.network), torch.no_grad():
+            return [word for frame, is_loud in zip(frames, loud, strict=True) if (word := self._hear(frame, is_loud))]
 
     def _hear(self, frame: Tensor, is_loud: bool) -> Word | None:
         """Read one frame, (BANDS,). Return the word whose answer, early or final, is due with this frame; None if none is.
@@ -141,8 +143,7 @@ class Listener:
             return None
         if self.first is None:
             self.first = at
-        with torch.no_grad():
-            logits, self.state = self.stepper.step(frame[None].to(self.network.device, self.network.dtype), self.state)
+        logits, self.state = self.stepper.step(frame[None].to(self.network.device, self.network.dtype), self.state)
         if is_loud:
             self.last, self.logits = at, logits[0].float().cpu()
         if at - self.last == self.early:

@@ -8,7 +8,6 @@ import io
 import math
 from collections.abc import Iterator
 from functools import cache
-from typing import BinaryIO
 
 import numpy
 import torch
@@ -76,13 +75,14 @@ class LogMel:
 
 
 def scaled(samples: Tensor) -> Tensor:
-    """Return samples, (samples,), as float32 with full scale 1. Raises RequestError for what `LogMel` cannot read."""
+    """Return samples, (samples,), on the CPU as float32 with full scale 1. Raises RequestError for what `LogMel` cannot read."""
     if not isinstance(samples, Tensor):
         raise RequestError(
             f"Samples are a tensor; got {shown(samples)}. torch.from_numpy(array) makes one of an array."
         )
     if samples.dim() != 1:
         raise RequestError(f"Samples are one channel, (samples,); got {tuple(samples.shape)}. Average the channels.")
+    samples = samples.cpu()
     if samples.dtype == torch.int16:
         return samples.float() / 32768
     if not samples.is_floating_point():
@@ -111,7 +111,7 @@ def log_mel(
     return LogMel()(torch.cat([samples, silence]))
 
 
-def samples_of(name: str, file: BinaryIO) -> Iterator[Tensor]:
+def samples_of(name: str, file: io.BufferedIOBase) -> Iterator[Tensor]:
     """Yield the samples of an open WAV file as they arrive, each time (samples,), int16, or float32 as stored.
 
     name: the network, for errors. Raises RequestError for an empty file, unless it is mono at 8 kHz, of 16-bit integers or 32-bit

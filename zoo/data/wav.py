@@ -3,7 +3,6 @@
 import io
 import struct
 from collections.abc import Iterator
-from typing import BinaryIO
 
 import torch
 from torch import Tensor
@@ -15,9 +14,9 @@ INTEGERS, FLOATS, EXTENSIBLE = 1, 3, 0xFFFE
 FORMAT = 26
 """The number of bytes of a file's format that are read: up to the code of the encoding of an extensible file."""
 ENDLESS = 0x7FFF0000
-"""A program that writes to a pipe does not know the size of the audio: it gives at least this, and the audio ends with the file."""
+"""A program that writes to a pipe does not know the size of the audio. Most give 0 or at least this; then it ends with the file."""
 PART = 800
-"""The number of samples that are read together: 0.1 s at 8 kHz."""
+"""At most so many samples are read together."""
 
 
 class WavError(Exception):
@@ -36,7 +35,7 @@ def read(content: bytes, rate: int) -> Tensor:
     return torch.cat(list(parts(io.BytesIO(content), rate)))
 
 
-def parts(file: BinaryIO, rate: int) -> Iterator[Tensor]:
+def parts(file: io.BufferedIOBase, rate: int) -> Iterator[Tensor]:
     """Yield the samples of an open WAV file as soon as they can be read, each time (samples,) with at most PART samples.
 
     The samples are int16, or float32 as stored. rate: samples per second. Raises WavError unless the file is mono, of this rate,
@@ -63,7 +62,7 @@ def parts(file: BinaryIO, rate: int) -> Iterator[Tensor]:
     yield from _audio(file, size, torch.int16 if encoding == INTEGERS else torch.float32)
 
 
-def _header(file: BinaryIO) -> tuple[bytes, int]:
+def _header(file: io.BufferedIOBase) -> tuple[bytes, int]:
     """Read up to the audio. Return the first FORMAT bytes of the format, b"" if there is none, and the size of the audio in bytes."""
     form = b""
     while len(chunk := file.read(8)) == 8:
@@ -79,11 +78,11 @@ def _header(file: BinaryIO) -> tuple[bytes, int]:
     raise WavError("is a WAV file that ends before its audio", convertible=False)
 
 
-def _audio(file: BinaryIO, size: int, dtype: torch.dtype) -> Iterator[Tensor]:
+def _audio(file: io.BufferedIOBase, size: int, dtype: torch.dtype) -> Iterator[Tensor]:
     """Yield the samples of audio of `size` bytes by the header, as `parts` does. A last sample of too few bytes is left out."""
     arrived, data = 0, b""  # data: the bytes of which the next samples are made
-    endless = size >= ENDLESS
-    while read := file.read(PART * dtype.itemsize if endless else min(PART * dtype.itemsize, size - arrived)):
+    endless = size == 0 or size >= ENDLESS
+    while read := file.read1(PART * dtype.itemsize if endless else min(PART * dtype.itemsize, size - arrived)):
         arrived += len(read)
         data += read
         whole = len(data) // dtype.itemsize * dtype.itemsize

@@ -217,7 +217,7 @@ def measure(
     """Return the mean loss and metric of a network, in eval mode, on a split or on its first `limit` examples.
 
     A stream (Split.stream) is read one window at a time, from the first, and the state is carried from each window to the
-    next; `batch_size` is ignored. Raises DataError for examples without any target.
+    next; `batch_size` is ignored. Raises DataError for examples without any target, of a forecast at some horizon.
     """
     n = len(split) if limit is None else min(limit, len(split))
     outputs = split.targets.shape[-1] if target == "forecast" else 1
@@ -234,9 +234,10 @@ def measure(
             sums += torch.stack([torch.stack(score(target, *part)) for part in parts]).cpu().double()
             report(int(indices[-1]) + 1, n)
     finish, (loss, metric, targets) = TARGETS[target].of_mean, sums.sum(0).tolist()
-    if targets == 0:
+    if not sums[:, 2].all():
+        kind = "a target" if targets == 0 else "a target at every horizon"
         raise DataError(
-            f"None of these {n:,} examples has a target, so {network.config.name} cannot be measured on them. Measure more examples, or another split."
+            f"None of these {n:,} examples has {kind}, so {network.config.name} cannot be measured on them. Measure more examples, or another split."
         )
     by_output = tuple(finish(total / count) for _, total, count in sums.tolist()) if target == "forecast" else ()
     return Measured(loss / targets, finish(metric / targets), n, by_output)
@@ -245,11 +246,18 @@ def measure(
 def diagnose(
     network: Network, split: Split, target: Target, recorders: Mapping[str, Recorder]
 ) -> dict[str, tuple[float | None, ...]]:
-    """Return the values of each recorder by its name, one for each layer, computed on the first examples of `split`."""
+    """Return the values of each recorder by its name, one for each layer, computed on the first examples of `split`.
+
+    None stands for a value that is infinite or NaN.
+    """
     if not recorders:
         return {}
     x, y, lengths = split.batch(torch.arange(min(RECORDED_EXAMPLES, len(split))), network.device)
-    return {name: tuple(recorder(network, x, y, lengths, target)) for name, recorder in recorders.items()}
+    found = {name: recorder(network, x, y, lengths, target) for name, recorder in recorders.items()}
+    return {
+        name: tuple(value if value is not None and math.isfinite(value) else None for value in values)
+        for name, values in found.items()
+    }
 
 
 def score(

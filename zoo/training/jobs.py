@@ -235,41 +235,45 @@ def run(
     """Run all jobs, and return the last state of each job by name.
 
     report: called with the states of all jobs twice a second. Each interruption is passed on to every running job. After the
-    first interruption, no further job is started.
+    first interruption, no further job is started. If `report` raises an error, the running jobs are asked to stop.
     """
     states, start_sizes = {job.name: JobState() for job in jobs}, dict[str, int]()
     waiting, running, stops = deque(jobs), dict[str, TrainingJob](), 0
     with interruptions() as interrupted:
-        while waiting or running:
-            while waiting and len(running) < (workers.slots or len(jobs)):
-                job = waiting.popleft()
-                try:
-                    job.folder.mkdir(parents=True, exist_ok=True)
-                    job.log.touch()
-                    start_sizes[job.name] = job.log.stat().st_size
-                    workers.start(job)
-                except OSError as error:
-                    states[job.name] = JobState("failed", 1, str(error))
-                else:
-                    running[job.name] = job
-            time.sleep(POLL_SECONDS)
-            for name, job in running.items():
-                with suppress(OSError):  # a disk that does not answer now must not end the other jobs
-                    if job.log.stat().st_size > start_sizes[name]:  # until then the job is in a cluster's queue
-                        states[name] = JobState("running", text=last_line(job))
-            for job, code, reason in workers.ended():
-                del running[job.name]
-                if code < 0:
-                    reason = reason or f"killed by signal {-code}; the same command continues the run"
-                phase: Phase = "done" if code == 0 else "stopped" if code == INTERRUPTED else "failed"
-                states[job.name] = JobState(phase, code, reason or last_line(job))
-            if (received := interrupted()) > stops:
-                for _ in range(received - stops):
-                    workers.stop()
-                stops = received
-                states |= {job.name: replace(states[job.name], phase="stopped") for job in waiting}
-                waiting.clear()
-            report(states)
+        try:
+            while waiting or running:
+                while waiting and len(running) < (workers.slots or len(jobs)):
+                    job = waiting.popleft()
+                    try:
+                        job.folder.mkdir(parents=True, exist_ok=True)
+                        job.log.touch()
+                        start_sizes[job.name] = job.log.stat().st_size
+                        workers.start(job)
+                    except OSError as error:
+                        states[job.name] = JobState("failed", 1, str(error))
+                    else:
+                        running[job.name] = job
+                time.sleep(POLL_SECONDS)
+                for name, job in running.items():
+                    with suppress(OSError):  # a disk that does not answer now must not end the other jobs
+                        if job.log.stat().st_size > start_sizes[name]:  # until then the job is in a cluster's queue
+                            states[name] = JobState("running", text=last_line(job))
+                for job, code, reason in workers.ended():
+                    del running[job.name]
+                    if code < 0:
+                        reason = reason or f"killed by signal {-code}; the same command continues the run"
+                    phase: Phase = "done" if code == 0 else "stopped" if code == INTERRUPTED else "failed"
+                    states[job.name] = JobState(phase, code, reason or last_line(job))
+                if (received := interrupted()) > stops:
+                    for _ in range(received - stops):
+                        workers.stop()
+                    stops = received
+                    states |= {job.name: replace(states[job.name], phase="stopped") for job in waiting}
+                    waiting.clear()
+                report(states)
+        except BaseException:  # such as a report that cannot be printed
+            workers.stop()
+            raise
     return states
 
 

@@ -104,7 +104,12 @@ class RidgeUpdater:
         xx, xy = (self.optimizer.state[0][name] for name in ("xx", "xy"))
         penalties = torch.full((len(xx),), self.penalty, dtype=torch.float64)
         penalties[-1] = 0.0  # the bias has none
-        solution = torch.linalg.solve(xx + penalties.diag(), xy)
+        try:
+            solution = torch.linalg.solve(xx + penalties.diag(), xy)
+        except RuntimeError as error:  # torch.linalg.LinAlgError
+            raise TrainingError(
+                "The head has no solution: no training example has a target, or its inputs are not finite."
+            ) from error
         self.network.head.weight.copy_(solution[:-1].T)
         self.network.head.bias.copy_(solution[-1])
         measured = measure(self.network, train, self.target, BATCH_SIZE)

@@ -20,7 +20,6 @@ from ..checkpoints import results, tensors
 from ..checkpoints.checkpoint import FILES
 from ..data import task_data
 from ..errors import CheckpointError, RequestError, TrainingError
-from ..networks import loading
 from ..networks.base import flush_denormals
 from ..networks.builder import build
 from ..networks.network import Network
@@ -32,6 +31,7 @@ from ..registry.metrics import TARGETS
 from ..utils import files
 from ..utils.provenance import command, device_name, versions
 from . import Progress, Recorder, state
+from .best import BestWeights
 from .evaluation import BATCH_SIZE, diagnose, measure
 from .ridge import RidgeUpdater, make_updater
 from .state import State
@@ -68,7 +68,8 @@ def train(
     with files.interruptions(most=1) as interrupted, lock:
         run.resume()
         run.go(report, save_seconds, interrupted, stop_after)
-        run.verify_weights()
+        if run.is_main:
+            run.best.verify(run.kept)
     run.accelerator.wait_for_everyone()
     if run.accelerator.num_processes > 1:
         run.accelerator.end_training()
@@ -103,7 +104,7 @@ class TrainingRun:
         self.carried: NetworkState | None = None  # where the next batch of a stream begins
         self.sums = torch.zeros(4, dtype=torch.float64)  # loss, metric, targets, gradient norm over this epoch
         self.history: list[results.Epoch] = []
-        self.weights_sha256: str | None = None  # of the best weights
+        self.best = BestWeights(out)
         self.diverged: tuple[int | None, int | None] = None, None  # (epoch, step)
         self.threads: int | None = torch.get_num_threads()
         self.devices = device_name(self.device)
@@ -160,17 +161,6 @@ class TrainingRun:
                     saved = time.monotonic()
                 if stop and self.step < last_step and not results.ended_early(self.history, self.recipe):
                     raise KeyboardInterrupt
-
-    def verify_weights(self) -> None:
-        """Raise TrainingError if the weights in the folder are not the best ones of the run."""
-        path = self.out / tensors.FILE
-        if self.is_main and self.weights_sha256 is not None and files.sha256(path) != self.weights_sha256:
-            raise TrainingError(
-                f"{path} is not the file that this run wrote, its best weights. Restore that file, or remove {self.out} to "
-                "begin the run again."
-            )
-        if self.is_main and self.weights_sha256 is not None:
-            loading.save_settings(self.kept, self.out)  # the config, which may be missing or damaged
 
     def _update(self, indices: Tensor, epoch: int) -> None:
         """Make one optimizer step on this process's share of the training examples `indices`, the batch of all processes."""
@@ -232,10 +222,8 @@ class TrainingRun:
         best = min((past.validation_loss for past in self.history), default=math.inf)
         self.history.append(row)
         self.sums.zero_()
-        # weights first, state second: if the process is killed in between, the epoch's end is computed again, to the same bytes
         if row.validation_loss < best and self.is_main:
-            loading.save(self.kept, self.out)
-            self.weights_sha256 = files.sha256(self.out / tensors.FILE)
+            self.best.write(self.kept)
         return row
 
     @property
@@ -251,12 +239,13 @@ class TrainingRun:
         if self.is_main:
             scaler = self.accelerator.scaler
             State(
-                self.identity, self.step, self.seconds, self.sums, self.history, self.weights_sha256,
+                self.identity, self.step, self.seconds, self.sums, self.history, self.best.sha256,
                 scaler=None if scaler is None else scaler.state_dict(), network=self.network.state_dict(),
                 optimizer=self.updater.optimizer.state_dict()["state"],
                 average={} if self.average is None else self.average.state_dict(),
                 carried=[part for layer in self.carried or () for part in layer],
             ).write(self.out / state.FILE)  # fmt: skip
+            self.best.settle()
 
     def _write_results(self) -> None:
         """Write the run's history to results.json, and keep the evaluations there of the weights that are in the folder."""
@@ -336,7 +325,9 @@ class TrainingRun:
             template = cast(RecurrentNetwork, self.network).initial_state(self.recipe.batch_size)
             self.carried = tuple(tuple(next(parts).to(self.device) for _ in layer) for layer in template)
         self.step, self.sums, self.history = stored.step, stored.sums, list(stored.history)
-        self.earlier_seconds, self.weights_sha256 = stored.seconds, stored.weights_sha256
+        self.earlier_seconds, self.best.sha256 = stored.seconds, stored.weights_sha256
+        if self.is_main:
+            self.best.go_back()
         self.threads = None  # the state does not have it; the results may
 
     def summary(self) -> results.Training:
@@ -345,6 +336,6 @@ class TrainingRun:
             model=self.entry.name, metric=TARGETS[self.target].metric, recipe_name=self.entry.model.recipe,
             recipe=self.recipe, overrides=self.overrides, epochs_done=len(self.history),
             parameters=parameters(self.network), processes=self.accelerator.num_processes, threads=self.threads,
-            device=self.devices, versions=versions(), command=command(), checkpoint_sha256=self.weights_sha256,
+            device=self.devices, versions=versions(), command=command(), checkpoint_sha256=self.best.sha256,
             diverged=self.diverged[0], diverged_step=self.diverged[1], history=tuple(self.history),
         )  # fmt: skip

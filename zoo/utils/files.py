@@ -70,11 +70,16 @@ def check_writable(folder: Path) -> None:
 def check_target(path: Path) -> None:
     """Raise an error if a file cannot be written to `path`: before long work.
 
-    Raises RequestError if a folder has that name, or something is in the way of its folder, and OSError as `check_writable`.
+    Raises RequestError if a folder has that name, or something is in the way of its folder, and StorageError if the user may not
+    write there.
     """
     if place := path if path.is_dir() else obstacle(path.parent):
         raise RequestError(f"{path} cannot be written: {place} is in the way. Move it, or write elsewhere.")
-    check_writable(path.parent)
+    try:
+        check_writable(path.parent)
+    except PermissionError as error:
+        place = Path(error.filename).absolute()
+        raise StorageError(f"{path} cannot be written: you may not write to {place}. Write elsewhere.") from error
 
 
 def atomic_write(path: Path, content: bytes) -> None:

@@ -150,6 +150,8 @@ def commit_files(
         head = branch_head(connection, repo, options.branch)
         if head is None or head == parent or not has_files(connection, repo, head, files):
             raise
+        if deleted and connection.listing(repo, list(deleted), head):
+            raise
         return Commit(head, created=lost, pull_request=None)
 
 
