@@ -327,3 +327,10 @@ def test_each_key_of_music_has_a_probability_of_its_own(run, tmp_path) -> None:
     rows = json.loads(out)["classes"]
     assert (code, [row["class"] for row in rows]) == (0, [network.classes[key] for key in keys.tolist()])
     torch.testing.assert_close(torch.tensor([row["probability"] for row in rows]), shares)
+
+
+def test_a_text_of_unknown_words_alone_is_refused(run, tmp_path):
+    (tmp_path / "text.txt").write_text("123 !!!")
+    code, out, err = run("predict", "gru-1x200-spooky", str(tmp_path / "text.txt"))
+    assert (code, out) == (2, "")
+    assert "knows no word of this text" in err

@@ -19,6 +19,7 @@ from zoo.checkpoints import tensors
 from zoo.checkpoints.tokenizer import RESERVED, CharacterTokenizer, Tokenizer, WordTokenizer
 from zoo.data import task_data
 from zoo.data.base import IGNORED
+from zoo.data.characters import windows
 from zoo.data.generation import stream_text
 from zoo.data.inputs import read_example
 from zoo.errors import CheckpointError, DataError, RegistryError, RequestError
@@ -323,6 +324,20 @@ def test_a_file_is_read_to_the_end_of_its_last_line_and_in_known_characters():
 def test_reserved_words_are_not_known_words():
     tokenizer = WordTokenizer([*RESERVED, "the"], 0)
     assert tokenizer.unknown(f"the {RESERVED[0]} {RESERVED[1]}") == list(RESERVED)
+    assert WordTokenizer.learn([["the", *RESERVED, "the"]], 9, 9).words == tokenizer.words
+
+
+def test_many_unknown_characters_are_counted():
+    with pytest.raises(RequestError, match=r"^'d', 'e', .*'m' and 13 more are not in the vocabulary of"):
+        generate(network(), prompt="abcdefghijklmnopqrstuvwxyz")
+
+
+def test_tokens_beyond_int16_are_int32():
+    words = [*RESERVED, *map(str, range(2**15 - 2))]
+    assert WordTokenizer(words, 9).encode("32765").tolist() == [2**15 - 1]
+    larger = WordTokenizer([*words, "x"], 9)
+    assert larger.encode("x 0").tolist() == [2**15, 2]
+    assert windows(larger.encode("x 0 x"), 2, {}).raw.tolist() == [[2**15, 2]]
 
 
 def test_a_text_has_the_stated_length(run, tmp_path) -> None:

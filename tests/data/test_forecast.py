@@ -153,3 +153,11 @@ def test_a_network_of_values_predicts_from_a_table(trained, run, tmp_path) -> No
     values = load(trained[0], device="cpu")(torch.arange(9.0)[None, :, None])[0].tolist()
     assert (code, [int(ahead) for ahead, _ in rows]) == (0, [1, 5, 25, 50])
     assert [float(value) for _, value in rows] == pytest.approx(values, rel=1e-4)
+
+
+def test_examples_without_a_target_at_some_horizon_cannot_be_measured() -> None:
+    targets = torch.randn(3, 4)
+    targets[:, 2] = math.nan
+    network = load("gru-2x64-lorenz", device="cpu")
+    with pytest.raises(DataError, match="None of these 3 examples has a target at every horizon"):
+        measure(network, Split(torch.randn(3, 9, 1), targets, {}), "forecast", 2)

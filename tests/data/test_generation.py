@@ -42,6 +42,7 @@ def test_what_the_command_prints_is_a_prompt(network, run, tmp_path):
     assert torch.equal(chords(printed, network.classes), generate(network, length=12, seed=3))
     assert chords("C3 |\n-\n| E4", network.classes).sum(1).tolist() == [1, 0, 1]
     assert chords("C3 | | E4", network.classes).sum(1).tolist() == [1, 0, 1]
+    assert chords(f"C3{' ' * 100_000}G3 \n \n |\t\nE4\n", network.classes).sum(1).tolist() == [2, 1]
 
 
 def test_without_chance_the_likelier_keys_sound(network):
@@ -202,6 +203,7 @@ def test_the_file_is_called_by_model_and_seed_and_silence_is_said(run, tmp_path,
     monkeypatch.setattr(generation, "generate", lambda *_, **__: torch.zeros(2, 88))
     code, out, err = run("generate", NAME, "--length", "2")
     assert (code, out, "No key sounds in it." in err) == (0, "-\n-\n", True)
+    assert "Try a higher --temperature, or a --prompt." in run("generate", NAME, "--temperature", "0")[2]
     assert run("generate", NAME, "--out", "")[2].endswith("but is '.'.\n")
 
 

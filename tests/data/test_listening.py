@@ -114,6 +114,15 @@ def test_a_name_is_no_network() -> None:
         Listener(name)
 
 
+def test_a_network_in_training_mode_hears_as_in_eval_mode() -> None:
+    network, recording = build(NAMES[1], device="cpu"), three_sounds()[0]
+    network.dropout.p = 0.5
+    words = heard(network.train(), recording, 800)
+    assert network.training
+    for word, same in zip(words, heard(network.eval(), recording, 800), strict=True):
+        assert (word.answer, word.probability) == (same.answer, pytest.approx(same.probability, rel=1e-4))
+
+
 def test_hear_is_the_parts_in_turn_and_the_end() -> None:
     network, recording = build(NAMES[0], device="cpu").eval(), three_sounds()[0]
     listener = Listener(network)

@@ -122,6 +122,7 @@ def test_bytes_become_characters_when_they_are_complete() -> None:
     tokenizer = ByteTokenizer.every_byte()
     assert list(tokenizer.pieces(tokenizer.encode("aé–").tolist())) == ["a", "", "é", "", "", "–"]
     assert "".join(tokenizer.pieces([2 + 0xC3, 2 + 65])) == "\ufffdA"
+    assert "".join(tokenizer.pieces([2 + 65, 2 + 0xC3])) == tokenizer.decode([2 + 65, 2 + 0xC3]) == "A\ufffd"
     assert len(tokenizer) == 258
     assert tokenizer.encode("\udcff").tolist() == [2 + 0xFF]  # a byte of the command line that is not UTF-8
     assert tokenizer.unknown("any text – at all") == []

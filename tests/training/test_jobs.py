@@ -277,6 +277,17 @@ def test_an_interruption_is_passed_on_each_time_and_nothing_more_begins(four: li
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_jobs_are_stopped_if_their_report_cannot_be_printed(four: list[jobs.TrainingJob]) -> None:
+    workers = Scripted(dict.fromkeys("abcd", 130))
+
+    def closed(states: object) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        jobs.run(four, workers, closed)
+    assert workers.stops == 1
+
+
 def test_two_interruptions_at_once_are_two(four: list[jobs.TrainingJob]) -> None:
     class Slow(Scripted):
         def ended(self) -> Sequence[tuple[jobs.TrainingJob, int, str]]:

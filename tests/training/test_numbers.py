@@ -217,6 +217,13 @@ def test_diagnostics_are_of_the_first_validation_examples(small_zoo: Zoo, tmp_pa
     assert row.diagnostics["gradients"] == pytest.approx(expected, rel=1e-5)
 
 
+def test_a_diagnostic_that_is_infinite_or_nan_does_not_end_the_run(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 1})
+    values = [1.0, math.inf, math.nan, None]
+    (row,) = train(registry.find(NAME), tmp_path, device="cpu", recorders={"odd": lambda *_: values}).history
+    assert row.diagnostics["odd"] == (1.0, None, None, None)
+
+
 # figures
 
 
