@@ -37,8 +37,9 @@ def listen(
 
     The network reads frames of 10 ms in order, as in a live stream; a program that records may write to its standard input.
 
-    It gives its prediction 0.2 s after each word, and at the end, also by Ctrl-C; with --early, a provisional one before. JSON
-    is printed at the end.
+    It gives its prediction 0.2 s after each word, and at the end, which Ctrl-C can be; with --early, a provisional one before.
+
+    With --json, all words are printed at the end.
     """
     from zoo import load
     from zoo.data.listening import QUIET, Listener, Word

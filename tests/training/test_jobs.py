@@ -5,8 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from zoo.checkpoints import results
 from zoo.errors import RequestError, TrainingError
 from zoo.training import jobs
 from zoo.training.trainer import train
+from zoo.utils.files import exclusive_lock
 
 Zoo = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
@@ -227,6 +230,12 @@ def test_a_job_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         state = jobs.JobState("done", text="so", exit_code=code)
         monkeypatch.setattr(jobs, "run", lambda todo, workers, state=state: {todo[0].name: state})
         assert jobs._run_task(job) == (outcome, "so")
+    locked, state = ExitStack(), jobs.JobState("done", text="so", exit_code=0)
+    locked.enter_context(exclusive_lock(job.folder))  # as by an earlier try, which saves its state
+    monkeypatch.setattr(jobs, "run", lambda todo, workers: {todo[0].name: state} if released.is_set() else {})
+    released = threading.Event()
+    threading.Timer(0.3, lambda: (released.set(), locked.close())).start()
+    assert jobs._run_task(job) == (0, "so")
     state = jobs.JobState("failed", text="killed by signal 9", exit_code=-9)
     monkeypatch.setattr(jobs, "run", lambda todo, workers: {todo[0].name: state})
     with pytest.raises(jobs.KilledError, match="a was killed by signal 9 in the last of 6 tries"):

@@ -39,9 +39,8 @@ def midi(
                 track.append(mido.Message(kind, note=LOWEST + key, velocity=VELOCITY, time=waited))
                 waited = 0
         waited += frame_ticks
-    track.append(
-        mido.MetaMessage("end_of_track", time=waited - frame_ticks)
-    )  # `changes` has a frame more than the roll
+    # `changes` has one frame more than the roll
+    track.append(mido.MetaMessage("end_of_track", time=waited - frame_ticks))
     buffer = io.BytesIO()
     mido.MidiFile(tracks=[track], ticks_per_beat=TICKS).save(file=buffer)
     return buffer.getvalue()

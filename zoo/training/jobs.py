@@ -29,12 +29,13 @@ from ..checkpoints import configs, results, tensors
 from ..errors import CheckpointError, MissingExtraError, RequestError, TrainingError, first_line
 from ..registry import Entry
 from ..registry.schema import Recipe
-from ..utils.files import interruptions
+from ..utils.files import exclusive_lock, interruptions
 
 LOG = "train.log"
 POLL_SECONDS = 0.5
 INTERRUPTED = 130  # exit code of a job that was interrupted and saved its state
 RETRIES = 5  # by Ray, of a job whose process or machine is lost
+SAVE_SECONDS = 600.0  # within which a job that was asked to stop ends its step, validates and saves
 Phase = Literal["waiting", "running", "done", "skipped", "failed", "stopped"]
 
 
@@ -169,13 +170,16 @@ class RayTasks:
 def _run_task(job: TrainingJob) -> tuple[int, str]:
     """Run one job on the machine that Ray chose, and return (exit code, text), with the text of JobState.
 
-    If Ray cancels the task, the job saves its state before this function returns. Raises KilledError if a signal killed the
-    job, so that Ray tries again; and TrainingError if this machine does not have the job's folder.
+    If Ray cancels the task, the job saves its state before this function returns. An earlier try whose worker died may still be
+    saving its state on this machine; the job waits for it. Raises KilledError if a signal killed the job, so that Ray tries
+    again; TrainingError if this machine does not have the job's folder; StorageError if another process keeps it.
     """
     if not job.log.exists():
         raise TrainingError(
             f"{job.folder} is on {job.host} but not on {socket.gethostname()}. Choose an --out that all machines share."
         )
+    with exclusive_lock(job.folder, seconds=SAVE_SECONDS):
+        pass
     state = run([job], LocalProcesses(1))[job.name]
     code = INTERRUPTED if state.exit_code is None else state.exit_code
     if code < 0:
