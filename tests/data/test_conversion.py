@@ -15,7 +15,7 @@ import pytest
 
 from zoo.data import conversion
 from zoo.data.originals import data_folder
-from zoo.errors import DataError, RequestError, UnknownNameError
+from zoo.errors import DataError, RequestError, StorageError, UnknownNameError
 from zoo.registry import load_registry
 
 DATASETS = {name: each for name, each in load_registry().datasets.items() if each.originals}
@@ -236,7 +236,7 @@ def test_a_place_without_permission_is_found_before_any_work(tmp_path: Path, mon
     monkeypatch.setattr(conversion, "CONVERTERS", {})
     clone = originals("fsdd", tmp_path / "clone", SMALL["fsdd"])
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(PermissionError, match=re.escape(str(tmp_path))):
+    with pytest.raises(StorageError, match=re.escape(f"you may not write to {tmp_path}")):
         conversion.convert("fsdd_8khz_int16.npz", clone)
 
 
