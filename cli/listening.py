@@ -3,15 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import chain
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from zoo.errors import RequestError, StorageError
+from zoo.errors import RequestError, StorageError, ZooError
 from zoo.utils.text import one_line
 
 from .arguments import Address, AsJson, content_of, number, standard_input
 from .output import emit, emit_lines, line, say
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def listen(
@@ -50,10 +53,10 @@ def listen(
     listener = Listener(network, QUIET if quiet is None else quiet, early=early)
     title = network.config.name
     if content is None:
-        parts = samples_of(title, standard_input())
-        parts = chain([next(parts)], parts)  # a file that does not fit is refused before the header is printed
+        stream = samples_of(title, standard_input())
+        parts = chain([next(stream)], _rest(stream))  # a file that does not fit is refused before the header is printed
     else:
-        parts = iter(read_samples(title, content).split(RATE))
+        parts = chain(read_samples(title, content).split(RATE))
     # fixed widths, since a row is printed before the next word is spoken
     widths = [10, 10, 10, max(map(len, ("WORD", *network.output_names))), len("PROBABILITY"), len("provisional")]
     words: list[Word] = []
@@ -61,14 +64,9 @@ def listen(
     def heard() -> Iterator[Word]:
         try:
             yield from listener.hear(parts)
-        except KeyboardInterrupt:  # how a live stream ends
+        except (KeyboardInterrupt, ZooError):  # Ctrl-C is how a live stream ends
             yield from listener.finish()
             raise
-        except RequestError as error:
-            if content is not None:
-                raise
-            yield from listener.finish()
-            raise StorageError(f"The stream breaks off. {error}") from error
 
     def rows() -> Iterator[str]:
         yield line(["START", "END", "ANSWERED", "WORD", "PROBABILITY", ""], widths)
@@ -90,3 +88,11 @@ def listen(
         emit_lines(rows())
     if not words:
         say(f"Nothing is louder than {listener.quiet:g} dB. --quiet DB sets another level.")
+
+
+def _rest(stream: "Iterator[Tensor]") -> "Iterator[Tensor]":
+    """Yield the samples of a stream after the first. Raises StorageError if it breaks off, which is no fault of the request."""
+    try:
+        yield from stream
+    except RequestError as error:
+        raise StorageError(f"The stream breaks off. {error}") from error

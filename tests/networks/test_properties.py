@@ -15,6 +15,7 @@ from zoo.cells import CELLS
 from zoo.cells.projections import Projection
 from zoo.diagnostics import benchmark
 from zoo.networks import sizes
+from zoo.networks.builder import build
 from zoo.networks.layer import Direction
 from zoo.networks.network import Network
 from zoo.registry.schema import Architecture
@@ -339,3 +340,18 @@ def test_equals_torchrecurrent(cell: str) -> None:
 def test_every_counterpart_of_the_benchmark_is_an_equal() -> None:
     found = {cell: f"{name}Cell" for cell, name in benchmark.TORCHRECURRENT.items()}
     assert found.items() <= {cell: name for cell, (name, _, _) in PEERS.items()}.items()
+
+
+@pytest.mark.parametrize(("cell", "least", "most"), [
+    *((cell, 1e14, math.inf) for cell in ("gla", "retention", "rwkv6", "rwkv7")), ("mamba2", 5, 1e13),
+    *((cell, 0, 0.002) for cell in ("mlstm", "deltanet", "gated-deltanet")),
+])  # fmt: skip
+def test_untrained_stacks_without_blocks_grow_or_shrink_as_docs_cells_says(
+    cell: str, least: float, most: float
+) -> None:
+    for seed in range(5):
+        net, generator = build(f"{cell}-4x64", inputs=8, outputs=0, device="cpu", seed=seed), torch.Generator()
+        x = torch.randn(4, 100, 8, generator=generator.manual_seed(seed))
+        with torch.no_grad():
+            largest = net.encode(x)[0].abs().max().nan_to_num(math.inf)  # infinite states cancel
+        assert least <= largest <= most

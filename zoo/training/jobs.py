@@ -232,6 +232,16 @@ def open_workers(slots: int | None, ray: str | None, threads: int, gpus: float) 
     return nullcontext(LocalProcesses(slots or 1)) if ray is None else ray_tasks(ray, slots, threads, gpus)
 
 
+@contextmanager
+def _stopped_by_errors(workers: Workers) -> Iterator[None]:
+    """Ask the running jobs to stop if the block raises an error, such as of a report that cannot be printed."""
+    try:
+        yield
+    except BaseException:
+        workers.stop()
+        raise
+
+
 def run(
     jobs: Sequence[TrainingJob], workers: Workers,
     report: Callable[[dict[str, JobState]], None] = lambda states: None,
@@ -243,41 +253,37 @@ def run(
     """
     states, start_sizes = {job.name: JobState() for job in jobs}, dict[str, int]()
     waiting, running, stops = deque(jobs), dict[str, TrainingJob](), 0
-    with interruptions() as interrupted:
-        try:
-            while waiting or running:
-                while waiting and len(running) < (workers.slots or len(jobs)):
-                    job = waiting.popleft()
-                    try:
-                        job.folder.mkdir(parents=True, exist_ok=True)
-                        job.log.touch()
-                        start_sizes[job.name] = job.log.stat().st_size
-                        workers.start(job)
-                    except OSError as error:
-                        states[job.name] = JobState("failed", 1, str(error))
-                    else:
-                        running[job.name] = job
-                time.sleep(POLL_SECONDS)
-                for name, job in running.items():
-                    with suppress(OSError):  # a disk that does not answer now must not end the other jobs
-                        if job.log.stat().st_size > start_sizes[name]:  # until then the job is in a cluster's queue
-                            states[name] = JobState("running", text=last_line(job))
-                for job, code, reason in workers.ended():
-                    del running[job.name]
-                    if code < 0:
-                        reason = reason or f"killed by signal {-code}; the same command continues the run"
-                    phase: Phase = "done" if code == 0 else "stopped" if code == INTERRUPTED else "failed"
-                    states[job.name] = JobState(phase, code, reason or last_line(job))
-                if (received := interrupted()) > stops:
-                    for _ in range(received - stops):
-                        workers.stop()
-                    stops = received
-                    states |= {job.name: replace(states[job.name], phase="stopped") for job in waiting}
-                    waiting.clear()
-                report(states)
-        except BaseException:  # such as a report that cannot be printed
-            workers.stop()
-            raise
+    with interruptions() as interrupted, _stopped_by_errors(workers):
+        while waiting or running:
+            while waiting and len(running) < (workers.slots or len(jobs)):
+                job = waiting.popleft()
+                try:
+                    job.folder.mkdir(parents=True, exist_ok=True)
+                    job.log.touch()
+                    start_sizes[job.name] = job.log.stat().st_size
+                    workers.start(job)
+                except OSError as error:
+                    states[job.name] = JobState("failed", 1, str(error))
+                else:
+                    running[job.name] = job
+            time.sleep(POLL_SECONDS)
+            for name, job in running.items():
+                with suppress(OSError):  # a disk that does not answer now must not end the other jobs
+                    if job.log.stat().st_size > start_sizes[name]:  # until then the job is in a cluster's queue
+                        states[name] = JobState("running", text=last_line(job))
+            for job, code, reason in workers.ended():
+                del running[job.name]
+                if code < 0:
+                    reason = reason or f"killed by signal {-code}; the same command continues the run"
+                phase: Phase = "done" if code == 0 else "stopped" if code == INTERRUPTED else "failed"
+                states[job.name] = JobState(phase, code, reason or last_line(job))
+            if (received := interrupted()) > stops:
+                for _ in range(received - stops):
+                    workers.stop()
+                stops = received
+                states |= {job.name: replace(states[job.name], phase="stopped") for job in waiting}
+                waiting.clear()
+            report(states)
     return states
 
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...cells.linear import System
+from ...cells.linear import System, times
+from ...cells.unitary import to_real
 
 STEPS = 64
 """Steps of a part."""
@@ -44,7 +45,7 @@ def scan(
         else:
             taken = (lengths - begin).clamp(0, steps)
             part, decay = _up_to_end(part, taken), powers[taken].transpose(0, 1)
-        x = torch.baddbmm(_times(decay, x), part, reach[:, len(powers) - 1 - steps :])
+        x = torch.baddbmm(times(to_real(decay, x.dtype), x), part, reach[:, len(powers) - 1 - steps :])
     final = x.unflatten(2, (2, states)).permute(1, 2, 0, 3).flatten(1)
     return torch.cat(outputs, 2).permute(2, 1, 0), final
 
@@ -75,13 +76,7 @@ def _matrices(system: System, powers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     among = F.pad(response, (steps - 1, 0)).unfold(1, steps, 1).flip(1)  # row s: steps[t - s] for t >= s, 0 before
     reach = gained.flip(0).transpose(0, 1)
     seen = 2 * (system.c * powers[1:]).permute(1, 2, 0)
-    return among, torch.cat([reach.real, reach.imag], 2), torch.cat([seen.real, -seen.imag], 1)
-
-
-def _times(decay: Tensor, x: Tensor) -> Tensor:
-    """Return the product of decay, (units, batch or 1, states), complex, and x, (units, batch, 2 states)."""
-    re, im = x.chunk(2, 2)
-    return torch.cat([decay.real * re - decay.imag * im, decay.imag * re + decay.real * im], 2)
+    return among, to_real(reach, among.dtype), torch.cat([seen.real, -seen.imag], 1)
 
 
 def _up_to_end(part: Tensor, taken: Tensor) -> Tensor:
