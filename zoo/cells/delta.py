@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .matrix import MatrixRecurrence, reset_steps
-from .projections import ProjectionFactory, along
+from .projections import ProjectionFactory, along, at_least_float32
 
 
 def unit(x: Tensor, axis: int) -> Tensor:
@@ -19,7 +19,7 @@ def unit(x: Tensor, axis: int) -> Tensor:
 
     In float32 at least, since the derivative of rsqrt at 1e-6 is more than float16 has.
     """
-    exact = x.to(torch.promote_types(x.dtype, torch.float32))
+    exact = at_least_float32(x)
     return (exact * torch.rsqrt((exact * exact).sum(axis, keepdim=True) + 1e-6)).to(x.dtype)
 
 

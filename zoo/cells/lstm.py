@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import Cell, LastApart, State
-from .projections import Projection, ProjectionFactory, at_every_step
+from .projections import Projection, ProjectionFactory, at_every_step, at_least_float32
 
 
 class LSTM(Cell):
@@ -142,7 +142,7 @@ class PhasedLSTM(PeepholeLSTM):
         return 1 if state == "t" else units
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        precise = x.to(torch.promote_types(x.dtype, torch.float32))  # as is the time
+        precise = at_least_float32(x)  # as is the time
         return x, *(at_every_step(p, precise, self.axis) for p in (self.log_period.exp(), self.shift))
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:

@@ -28,6 +28,11 @@ def at_every_step(vector: Tensor, x: Tensor, axis: int) -> Tensor:
     return along(vector, axis).to(x.dtype).expand(shape)
 
 
+def at_least_float32(x: Tensor) -> Tensor:
+    """Return real numbers in float32, or as they are if they have that precision or more."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def parametrized(parametrization: Parametrization, weight: Tensor) -> Tensor:
     """Return parametrization(weight) in the weight's dtype, also under autocast, whose rounding would break its property."""
     device = weight.device.type

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from .base import Cell, State
 from .constants import constant
 from .elman import RNN
-from .projections import Projection, ProjectionFactory, add, along
+from .exponential import exponential
+from .projections import Projection, ProjectionFactory, add, along, at_least_float32
 
 
 def modrelu(s: Tensor, threshold: Tensor, parts: int = 2) -> Tensor:
@@ -30,7 +31,7 @@ def modrelu(s: Tensor, threshold: Tensor, parts: int = 2) -> Tensor:
 
 def to_complex(s: Tensor) -> Tensor:
     """Return (..., 2n) real numbers as (..., n) complex ones, in float32 at least: there is no complex bfloat16."""
-    real, imaginary = s.to(torch.promote_types(s.dtype, torch.float32)).chunk(2, -1)
+    real, imaginary = at_least_float32(s).chunk(2, -1)
     return torch.complex(real, imaginary)
 
 
@@ -48,7 +49,7 @@ def _order(units: int) -> list[int]:
 
 def polar(angles: Tensor) -> Tensor:
     """Return e^(i angle) of angles, (..., n), as real and imaginary parts, (..., n, 2), in float32 at least."""
-    angles = angles.to(torch.promote_types(angles.dtype, torch.float32))
+    angles = at_least_float32(angles)
     return torch.stack([angles.cos(), angles.sin()], -1)
 
 
@@ -57,7 +58,7 @@ def _factors(weight: Tensor) -> Tensor:
 
     The vectors get the length sqrt(2), for which R z = z - v (v* z); a vector of zeros stays so.
     """
-    vectors = weight[..., 3:, :].to(torch.promote_types(weight.dtype, torch.float32)).unflatten(-2, (2, 2)).mT
+    vectors = at_least_float32(weight[..., 3:, :]).unflatten(-2, (2, 2)).mT
     size = vectors.square().sum((-2, -1), keepdim=True)
     vectors = vectors * torch.sqrt(2 / torch.where(size == 0, 1, size))
     return torch.cat([polar(weight[..., :3, :]), vectors], -3)
@@ -120,15 +121,12 @@ class URNN(Cell):
         return (modrelu(self.recurrent(state[0], x[0]), self.threshold),)
 
 
-def _exponential(skew: Tensor) -> Tensor:
-    """Return exp(K), which is orthogonal if K = -K^T; computed in float32 at least."""
-    return torch.linalg.matrix_exp(skew.to(torch.promote_types(skew.dtype, torch.float32))).to(skew.dtype)
-
-
 def unitary(weight: Tensor) -> Tensor:
     """Return exp(K + iS) as a real (2n, 2n) matrix; K is the antisymmetric and S the symmetric part of an (n, n) weight."""
-    k, s = (weight - weight.mT) / 2, (weight + weight.mT) / 2
-    return _exponential(torch.cat([torch.cat([k, -s], -1), torch.cat([s, k], -1)], -2))
+    w = at_least_float32(weight)
+    u = exponential(torch.complex((w - w.mT) / 2, (w + w.mT) / 2))
+    matrix = torch.cat([torch.cat([u.real, -u.imag], -1), torch.cat([u.imag, u.real], -1)], -2)
+    return matrix.to(weight.dtype)
 
 
 class FullURNN(URNN):
@@ -144,10 +142,15 @@ class FullURNN(URNN):
         self.recurrent = projection(parametrization=unitary)
 
 
+def _orthogonal(triangle: Tensor) -> Tensor:
+    """Return exp(T - T^T), which is orthogonal."""
+    t = at_least_float32(triangle)
+    return exponential(t - t.mT).to(triangle.dtype)
+
+
 def nearly_orthogonal(weight: Tensor, margin: float) -> Tensor:
     """Return U S V^T for an (n, n) weight: U from below its diagonal, V from above it, S from the diagonal itself."""
-    below, above = weight.tril(-1), weight.triu(1)
-    u, v = _exponential(below - below.mT), _exponential(above - above.mT)
+    u, v = (_orthogonal(part) for part in (weight.tril(-1), weight.triu(1)))
     s = 1 + 2 * margin * (torch.sigmoid(weight.diagonal(0, -2, -1)) - 0.5)
     return u * s.unsqueeze(-2) @ v.mT
 
@@ -167,8 +170,7 @@ class SoftOrthogonalRNN(RNN):
 
 def rotation(weight: Tensor) -> Tensor:
     """Return exp(A) for A = T - T^T, where T is what the weight has above its diagonal."""
-    above = weight.triu(1)
-    return _exponential(above - above.mT)
+    return _orthogonal(weight.triu(1))
 
 
 class ExpRNN(Cell):

@@ -36,6 +36,9 @@ def section(root: str) -> str | None:
         parts += [f"![{LINEAR_PLOT}]({root}docs/linear.svg)", provenance("linear", linear)]
     if (matrices := measurements("matrices")) is not None:
         parts += ["## States that are matrices, on a CPU", matrix_table(matrices), provenance("matrices", matrices)]
+    if (exponential := measurements("exponential")) is not None:
+        parts += ["## Exponentials of matrices, on a CPU", exponential_table(exponential)]
+        parts += [provenance("exponential", exponential)]
     if (streams := measurements("streams")) is not None:
         parts += ["## Steps of a stream on a CPU", stream_table(streams), provenance("streams", streams)]
     if (exported := measurements("export_steps")) is not None:
@@ -105,6 +108,26 @@ def matrix_table(data: dict[str, Any]) -> str:
     return "Of each pair, the first is by the linear scan, the second by the plain one.\n\n" + markdown(
         (size, "forward", "forward + backward", "peak memory"), table
     )
+
+
+def exponential_table(data: dict[str, Any]) -> str:
+    """Return a table of `data`, the content of benchmarks/exponential.json: by matrix, milliseconds of ours and of torch's."""
+    header = ("antisymmetric matrix", *data["rows"][0]["seconds"])
+    rows = [
+        (
+            "{n} x {n}, {numbers}".format(**row),
+            *(
+                f"{significant(1e3 * s['rnnzoo'])} ms, {significant(1e3 * s['torch'])} ms ({s['torch'] / s['rnnzoo']:.1f} times)"
+                for s in row["seconds"].values()
+            ),
+        )
+        for row in data["rows"]
+    ]
+    about = (
+        "`exprnn`, `rnn-soft-orthogonal` and `urnn-full` compute their matrices by exponentials, once for each batch. Of each "
+        "pair, the first is `zoo/cells/exponential.py`, the second torch.linalg.matrix_exp."
+    )
+    return f"{about}\n\n{markdown(header, rows)}"
 
 
 def stream_table(data: dict[str, Any]) -> str:
