@@ -113,13 +113,9 @@ def noh(
 
 
 @requires_recurrent
-def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths, target: Target) -> list[float | None]:
-    """Return Noh's indicator at each sequence's last step, `end` of `noh`, for each layer; y and target are not used.
-
-    None stands for a layer in which every derivative is zero.
-    """
-    logs = [layer[-1] for layer in _log_derivatives(network, x, lengths, "ones", [None])]
-    return [value if np.isfinite(value) else None for value in logs]
+def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths, target: Target) -> list[float]:
+    """Return Noh's indicator at each sequence's last step, `end` of `noh`, for each layer; y and target are not used."""
+    return [layer[-1] for layer in _log_derivatives(network, x, lengths, "ones", [None])]
 
 
 def _log_derivatives(

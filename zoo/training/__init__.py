@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ..checkpoints.results import Epoch
 
-Recorder = Callable[..., Sequence[float | None]]
-"""A diagnostic computed after every epoch: f(network, x, y, lengths, target) returns one number, or None, for each layer."""
+Recorder = Callable[..., Sequence[float]]
+"""A diagnostic computed after every epoch: f(network, x, y, lengths, target) returns one number for each layer."""
 
 
 @dataclass(frozen=True)

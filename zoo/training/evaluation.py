@@ -254,10 +254,7 @@ def diagnose(
         return {}
     x, y, lengths = split.batch(torch.arange(min(RECORDED_EXAMPLES, len(split))), network.device)
     found = {name: recorder(network, x, y, lengths, target) for name, recorder in recorders.items()}
-    return {
-        name: tuple(value if value is not None and math.isfinite(value) else None for value in values)
-        for name, values in found.items()
-    }
+    return {name: tuple(v if math.isfinite(v) else None for v in values) for name, values in found.items()}
 
 
 def score(
