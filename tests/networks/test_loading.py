@@ -124,6 +124,15 @@ def test_from_pretrained_says_if_the_class_is_another(tmp_path: Path) -> None:
         StoryReader.from_pretrained(str(tmp_path), device="cpu")
 
 
+def test_from_pretrained_takes_dropout_as_load_does(tmp_path: Path) -> None:
+    build("lstm-2x4", inputs=2, outputs=3, device="cpu").save_pretrained(tmp_path)
+    network = RecurrentNetwork.from_pretrained(tmp_path, dropout=0.2, recurrent_dropout=0.1, device="cpu")
+    assert network.config == load(tmp_path, dropout=0.2, recurrent_dropout=0.1, device="cpu").config
+    assert (network.dropout.p, network.layers[0].forward_direction.recurrent_dropout) == (0.2, 0.1)
+    network.save_pretrained(tmp_path / "again")
+    assert load(tmp_path / "again", device="cpu").dropout.p == 0.2
+
+
 def test_golden_outputs_leave_the_network_alone(tmp_path: Path) -> None:
     net = network(dtype=torch.float32, train=True)
     net.backend = "fused"

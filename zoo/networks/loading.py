@@ -7,11 +7,12 @@ from dataclasses import replace
 import torch
 
 from ..checkpoints import sources
+from ..checkpoints.configs import with_classes, with_dropout
 from ..checkpoints.references import Reference
 from ..errors import RequestError
 from .base import resolve_dtype
 from .builder import build
-from .network import Network, with_classes, with_dropout
+from .network import Network
 from .pretrained import assemble, load_weights, save, save_settings
 from .quantize import check_quantize, quantized
 

@@ -11,16 +11,15 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..cells.projections import Projection
+from ..checkpoints import configs
 from ..checkpoints.tokenizer import PADDING
-from ..errors import RequestError, faults, shown
+from ..errors import RequestError, shown
 from ..registry import load_registry
-from ..registry.schema import Architecture, Config, ConvHead, Interface
-from ..utils.arguments import plain
+from ..registry.schema import Config, ConvHead
 from ..utils.shapes import unsqueeze_to
 from ..utils.torch_internals import is_mapped
 from .pretrained import PretrainedMixin
@@ -171,7 +170,7 @@ class Network(PretrainedMixin):
         architecture, such as gru-1x128; the task stays, for it says what the inputs are. Raises RequestError for a negative
         number, and for an empty list of names.
         """
-        config = with_classes(self.config, classes)
+        config = configs.with_classes(self.config, classes)
         head = _head(self.neck.width, config.interface.outputs, self.device, self.dtype)
         if isinstance(head, nn.Linear):
             nn.init.xavier_uniform_(head.weight)
@@ -204,39 +203,6 @@ class Network(PretrainedMixin):
     def _shape_text(self, leading: str) -> str:
         """Return the shape of the input in words, such as "batch, time, 28". leading: the first axes, such as "batch, time"."""
         return ", ".join([leading, *map(str, self.interface.input)])
-
-
-def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
-    """Return `config` with this number of outputs, or outputs of these names, and named after its architecture.
-
-    Raises RequestError for invalid `classes`.
-    """
-    classes = plain(classes)
-    named = isinstance(classes, Sequence) and not isinstance(classes, str)
-    names, outputs = (tuple(classes), len(classes)) if named else ((), classes)  # type: ignore[arg-type]
-    if named and not names:
-        raise RequestError("A head cannot have 0 outputs. For a network without a head, pass 0, not an empty list.")
-    try:
-        interface = Interface(**{**config.interface.model_dump(), "outputs": outputs, "classes": names})
-    except ValidationError as error:
-        wrong = "these classes" if named else f"{shown(outputs)} outputs"
-        raise RequestError(f"A head cannot have {wrong}: {faults(error)}") from error
-    return config.model_copy(update={"name": config.architecture.prefix, "interface": interface})
-
-
-def with_dropout(config: Config, dropout: float | None, recurrent_dropout: float | None) -> Config:
-    """Return `config` with these probabilities; None keeps one. Raises RequestError for those that the network cannot have."""
-    given = {"dropout": dropout, "recurrent_dropout": recurrent_dropout}
-    rates = {name: plain(rate) for name, rate in given.items() if rate is not None}
-    try:
-        architecture = Architecture(**{**config.architecture.model_dump(), **rates})
-        if rates.get("dropout") and architecture.layers == 1 and architecture.block is None:
-            raise RequestError(
-                f"{config.name} has one layer, and dropout lies between layers. Use recurrent_dropout, or leave out dropout."
-            )
-        return config.model_copy(update={"architecture": architecture})
-    except ValidationError as error:
-        raise RequestError(f"{config.name} cannot have this dropout: {faults(error)}") from error
 
 
 def is_strided(x: Tensor) -> bool:

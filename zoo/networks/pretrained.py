@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -153,6 +154,7 @@ class PretrainedMixin(ConfiguredModule):
     def from_pretrained(
         cls, name_or_path: str | os.PathLike[str], *, revision: str | None = None, device: torch.device | str | None = None,
         dtype: torch.dtype | str | None = None, allow_large: bool = False, classes: int | Sequence[str] | None = None,
+        dropout: float | None = None, recurrent_dropout: float | None = None,
     ) -> Self:  # fmt: skip
         """Return a network with weights, in eval mode: of the registry, of a folder, or of a repository (org/name) on the Hub.
 
@@ -163,6 +165,7 @@ class PretrainedMixin(ConfiguredModule):
         """
         reference = Reference.parse(name_or_path, revision, bare_repo=True)
         checkpoint = resolve(reference)
+        checkpoint = replace(checkpoint, config=configs.with_dropout(checkpoint.config, dropout, recurrent_dropout))
         described = network_class(checkpoint.config)
         if not (issubclass(described, cls) or issubclass(cls, described)):
             raise RequestError(f"{reference.text} is a {described.__name__}, not a {cls.__name__}. Use zoo.load.")
