@@ -223,14 +223,18 @@ def test_the_code_of_the_readme_and_of_the_guide_runs(tmp_path: Path, monkeypatc
     loss = run_snippet(guide, index=1)["loss"]
     assert loss.item() < 0.3
     assert load("even-odd").classes == ("even", "odd")
-    model = run_snippet(guide, index=2)["model"]
+    names = run_snippet(guide, index=2)
+    assert len(names["trained"]) == 6
+    names["model"](torch.rand(2, 28, 28)).sum().backward()
+    assert all(p.grad is not None for p in names["trained"])
+    model = run_snippet(guide, index=3)["model"]
     assert (model.interface.outputs, model.tbptt_steps) == (3, 50)
     monkeypatch.setitem(CELLS, "leaky", CELLS["rnn"])  # so that the row that the guide adds goes afterwards
-    names = run_snippet(guide, index=3)
-    assert (names["logits"].shape, names["files"][0].path.name) == ((4, 3), "leaky-2x8.onnx")
     names = run_snippet(guide, index=4)
+    assert (names["logits"].shape, names["files"][0].path.name) == ((4, 3), "leaky-2x8.onnx")
+    names = run_snippet(guide, index=5)
     assert (names["logits"].shape, names["now"].shape) == ((1, 3), (1, 3))
-    assert len(snippets(guide)) == 5
+    assert len(snippets(guide)) == 6
 
 
 @pytest.mark.parametrize(

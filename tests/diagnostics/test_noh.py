@@ -9,10 +9,14 @@ from helpers import network, normal
 from layer_states import LENGTHS, states
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.utils import prune
+from torch.optim.swa_utils import AveragedModel
 
 from zoo import build
 from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
+from zoo.diagnostics.jacobian import eigenvalues
 from zoo.diagnostics.noh import LARGEST, dependency, gates, noh, per_epoch
+from zoo.errors import RequestError
 from zoo.registry.schema import Architecture, Config, Embedding, Interface
 
 
@@ -77,6 +81,23 @@ def test_gates_are_gradients_of_one_sequence_each() -> None:
         parts = [block for g in torch.autograd.grad(last, of) for block in g.split(3)]
         norms.append([float(block.norm()) for block in parts])
     np.testing.assert_allclose(result.at(layer=1, step=4).values, np.mean(norms, 0), rtol=1e-6)
+
+
+def test_without_gradients_and_in_a_wrapper() -> None:
+    net, x = network("lstm", layers=2), normal(2, 4, 2)
+    with torch.no_grad():
+        within = [analysis(AveragedModel(net), x) for analysis in (noh, gates)]
+    for analysis, found in zip((noh, gates), within, strict=True):
+        for name, array in analysis(net, x).arrays.items():
+            np.testing.assert_array_equal(found.arrays[name].values, array.values)
+
+
+def test_weights_that_are_computed_have_no_gradients_here() -> None:
+    net = network("lstm", layers=2)
+    prune.random_unstructured(net.layers[0].forward_direction.input, "weight", 0.5)
+    for call in (lambda: gates(net, normal(2, 4, 2)), lambda: eigenvalues(net)):
+        with pytest.raises(RequestError, match=r"the weight of layers\.0\.directions\.0\.input is computed"):
+            call()
 
 
 def test_dependency_replaces_the_end_of_every_sequence() -> None:

@@ -248,3 +248,52 @@ def test_the_clock_of_a_clockwork_network_goes_on() -> None:
         _, state = net.step(x, state)
         times.append(int(state[0][1]))
     assert times == [t % 16 for t in range(1, 21)]
+
+
+def test_a_parametrization_of_torch_is_computed_once_for_each_sequence() -> None:
+    net, x = network("lstm", layers=2, dtype=torch.float32), normal(3, 9, 2, dtype=torch.float32)
+    times = []
+
+    class Low(nn.Module):
+        """A low-rank addition to a matrix (Hu et al. 2021)."""
+
+        def __init__(self, rows: int, columns: int):
+            super().__init__()
+            self.up, self.down = (nn.Parameter(0.3 * torch.randn(*size)) for size in ((rows, 2), (2, columns)))
+
+        def forward(self, weight: Tensor) -> Tensor:
+            times.append(1)
+            return weight + self.up @ self.down
+
+    projection = net.layers[0].forward_direction.cell.recurrent
+    whole = copy.deepcopy(net)
+    nn.utils.parametrize.register_parametrization(projection, "weight", Low(*projection.weight.shape))
+    with torch.no_grad():
+        whole.layers[0].forward_direction.cell.recurrent.weight.copy_(projection.weight)
+    times.clear()
+    found = net(x)
+    assert len(times) == 1
+    torch.testing.assert_close(found, whole(x))
+    found.sum().backward()
+    assert projection.parametrizations.weight[0].up.grad is not None
+    assert net.step(x[:, 0])[0].isfinite().all()
+
+
+@pytest.mark.parametrize("backend", ["auto", "plain"])
+def test_another_activation_of_an_elman_network_counts(backend: str) -> None:
+    net, x = network("rnn activation=tanh", layers=2, dtype=torch.float32), normal(2, 5, 2, dtype=torch.float32)
+    for layer in net.layers:
+        layer.forward_direction.cell.activation = torch.sigmoid
+    net.backend = backend
+    h, _ = net.encode(x)
+    assert ((h > 0) & (h < 1)).all()
+
+
+@pytest.mark.parametrize("case", ["cfn", "lem", "lstm"])
+def test_final_states_can_be_changed_in_place(case: str) -> None:
+    net, x = network(case, layers=2, dtype=torch.float32), normal(2, 5, 2, dtype=torch.float32)
+    _, final = net.encode(x)
+    for layer in final:
+        for state in layer:
+            state.mul_(0.5)
+    sum(state.sum() for layer in final for state in layer).backward()

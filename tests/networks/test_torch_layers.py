@@ -6,6 +6,7 @@ import pytest
 import torch
 from helpers import network, normal, same
 from torch import nn
+from torch.nn.utils import prune
 
 from zoo import from_torch, to_torch
 from zoo.errors import RequestError
@@ -47,6 +48,22 @@ def test_a_network_keeps_its_weights_when_torch_has_them() -> None:
 def test_other_modules_are_refused(module: nn.Module) -> None:
     with pytest.raises(RequestError, match="without proj_size"):
         from_torch(module, outputs=2)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated")
+def test_weights_that_hooks_compute_are_refused() -> None:
+    # they may be out of date until the module is called
+    layers = nn.utils.weight_norm(nn.LSTM(2, 4, batch_first=True), "weight_hh_l0")
+    pruned = nn.GRU(2, 4)
+    prune.random_unstructured(pruned, "weight_hh_l0", 0.5)
+    for module in (layers, pruned):
+        with pytest.raises(RequestError, match="without proj_size, parametrizations, pruning"):
+            from_torch(module, outputs=2)
+
+
+def test_a_compiled_network_is_taken_out() -> None:
+    net = network("lstm", dtype=torch.float32)
+    assert isinstance(to_torch(torch.compile(net, backend="eager")), nn.LSTM)
 
 
 @pytest.mark.parametrize(

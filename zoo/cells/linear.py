@@ -25,7 +25,8 @@ class System(NamedTuple):
 class LinearRecurrence(Cell):
     """Base of cells that are linear in their state.
 
-    A subclass defines `coefficients` and, unless the output is the state itself, `read`.
+    A subclass defines `coefficients` and, unless the output is the state itself, `read`. One that redefines `step` or `prepare`
+    and not `joined` is scanned step by step.
     """
 
     complex_state: ClassVar[bool] = False
@@ -36,7 +37,7 @@ class LinearRecurrence(Cell):
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
         """Return a, b, and the further arguments of `read`. x: the projected input, (..., channels), of any number of steps.
 
-        An `a` that is the same at every step has the shape of one state, without batch and time.
+        a is like b or broadcastable. An `a` that is the same at every step has the shape of one state, without batch and time.
         """
         raise NotImplementedError
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..utils.torch_internals import forward_hooks
+from ..utils.torch_internals import children, forward_hooks
 
 Parametrization = Callable[[Tensor], Tensor]
 """Maps a projection's weight to its matrix W, so that W has some property, such as being orthogonal, whatever the weight is."""
@@ -75,7 +75,10 @@ class Projection(nn.Module):
         return self.matrix.shape[1]
 
     def hold(self, mask: Tensor | None = None) -> None:
-        held = self.parametrization is not None and not forward_hooks(self)[0]  # that of prune sets the weight
+        computed = self.parametrization is not None or "parametrizations" in children(
+            self
+        )  # ours, or one of torch.nn.utils
+        held = computed and not forward_hooks(self)[0]  # that of prune sets the weight
         if held or mask is not None:  # torch.export forbids an assignment that changes nothing
             self.held_matrix, self.mask = self.matrix if held else None, mask
 

@@ -19,6 +19,7 @@ from ..cells.matrix import MatrixRecurrence
 from ..cells.projections import Dense
 from ..cells.rin import RIN
 from ..errors import RequestError
+from ..networks.base import refuse_computed_weights
 from ..networks.layer import Direction
 from ..networks.recurrent import RecurrentNetwork
 from ..registry.schema import Config
@@ -123,6 +124,7 @@ def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, se
     overview calls this quantity both the largest eigenvalue and the largest singular value; the bound holds for the
     singular value.
     """
+    refuse_computed_weights(network, by_hooks=True)
     matrices = {
         label: matrix
         for depth, layer in enumerate(network.layers, start=1)

@@ -19,6 +19,7 @@ from ..cells.base import State
 from ..checkpoints import results
 from ..checkpoints.tokenizer import UNKNOWN
 from ..errors import RequestError
+from ..networks.base import refuse_computed_weights
 from ..networks.layer import Layer
 from ..networks.recurrent import RecurrentNetwork
 from ..registry.metrics import TARGETS, Target
@@ -118,6 +119,7 @@ def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths
     return [layer[-1] for layer in _log_derivatives(network, x, lengths, "ones", [None])]
 
 
+@torch.enable_grad()
 def _log_derivatives(
     network: RecurrentNetwork, x: Inputs, lengths: Lengths, probe: Probe, steps: Sequence[int | None]
 ) -> list[list[float]]:
@@ -148,8 +150,7 @@ def _derivatives(
     direction = layer.forward_direction
     index = memory_index(direction)
     first = tuple(s.requires_grad_() for s in direction.zero_states(inputs[0]))
-    with torch.enable_grad():
-        memory = [state[index] for state in unroll(direction, inputs, first)]
+    memory = [state[index] for state in unroll(direction, inputs, first)]
     v = torch.ones(memory[0].shape[1:]) if probe == "ones" else _random_signs(memory[0].shape[1:])
     for t in steps:
         sequences = torch.arange(len(ends)) if t is None else (ends >= t).nonzero().squeeze(1)
@@ -176,6 +177,7 @@ def gates(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, points:
     bidirectional networks.
     """
     require_one_direction(network.config)
+    refuse_computed_weights(network)  # their gradients would be those of other tensors
     shortest = x.shape[1] if lengths is None else int(lengths.min())
     steps = evenly_spread(shortest, points)
     rows = [
@@ -193,6 +195,7 @@ def gates(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, points:
     return Result(setting, {"norm": Array(values, axes, "|ds_t/dW|", log=True)}, (line,))
 
 
+@torch.enable_grad()
 def _gate_norms(node: Node, inputs: Tensor, start: State, steps: set[int]) -> dict[str, list[float]]:
     """Return {label of a block of weights: its gradient norms at `steps`, averaged over the batch}. See `gates`.
 

@@ -18,7 +18,7 @@ from ..checkpoints.references import Reference
 from ..data import data_of, task_data
 from ..errors import RequestError, UnknownNameError, faults
 from ..networks import loading
-from ..networks.base import evaluating, network_class
+from ..networks.base import evaluating, network_class, unwrapped
 from ..networks.builder import build, spelt
 from ..networks.feedforward import FeedForward
 from ..networks.layer import Direction
@@ -174,6 +174,7 @@ def requires_recurrent(analysis: F) -> F:
 
     @wraps(analysis)
     def run(network: RecurrentNetwork, *args: Any, **kwargs: Any) -> Any:
+        network = unwrapped(network)
         _require_recurrent(network.config)
         with evaluating(network):
             return analysis(network, *args, **kwargs)

@@ -12,7 +12,7 @@ from ..checkpoints.tokenizer import Tokenizer
 from ..errors import RequestError, SizeError, first_line, shown
 from ..registry.schema import STREAMS, Config, Interface
 from ..utils import import_object
-from ..utils.torch_internals import parameters, within_compiled
+from ..utils.torch_internals import children, parameters, within_compiled
 
 NETWORKS = {
     "sequence": "recurrent.RecurrentNetwork",
@@ -70,10 +70,14 @@ def refuse_large(network: ConfiguredModule, hint: str = "") -> None:
         raise SizeError(f"{network.config.name} has {size:,} parameters, more than {MAX_PARAMETERS:,}{hint}.")
 
 
-def refuse_computed_weights(network: ConfiguredModule) -> None:
-    """Raise RequestError if a hook or a parametrization of torch.nn.utils computes a weight of the network."""
+def refuse_computed_weights(network: ConfiguredModule, by_hooks: bool = False) -> None:
+    """Raise RequestError if a hook or a parametrization of torch.nn.utils computes a weight of the network.
+
+    by_hooks: whether only hooks count. They compute a weight when the module is called, so that it may be out of date before.
+    """
     for name, module in network.named_modules():
-        if isinstance(module, Projection | nn.Linear | nn.Embedding) and "weight" not in parameters(module):
+        computed = isinstance(module, Projection | nn.Linear | nn.Embedding) and "weight" not in parameters(module)
+        if computed and not (by_hooks and "parametrizations" in children(module)):
             raise RequestError(
                 f"{network.config.name}: the weight of {name} is computed from other tensors. Call torch.nn.utils.prune.remove or "
                 "torch.nn.utils.parametrize.remove_parametrizations first."

@@ -23,7 +23,8 @@ from .recurrent import RecurrentNetwork
 UNITS, FEATURES, STEPS, BATCH = 8, 3, 7, 3
 IMAGE = (4, 5)
 """Height and width of images, which differ from each other and from the number of units."""
-TOLERANCE = 1e-8
+TOLERANCE, FLOAT32 = 1e-8, 1e-4
+"""Allowed relative and absolute deviations, in float64 and in float32."""
 HINT = (
     ". Parameters beside the projections must reach `step` through `prepare`, by zoo.cells.projections.at_every_step."
 )
@@ -36,9 +37,9 @@ def check_cell(cell: str, options: Mapping[str, Any] | None = None, *, smooth: b
     cell: a row of zoo.cells.CELLS, such as one that a program or a zoo's registry adds. options: its options.
     smooth: whether to compare gradients with finite differences; False for a cell whose gradient is not that of its function.
 
-    Small networks with random parameters compute in float64. Raises CellError for a cell that cannot be made, and for the first
-    property that does not hold; UnknownNameError for an unknown cell; RequestError for a feed-forward cell, or options that
-    the cell does not have.
+    Small networks with random parameters compute in float64, and for the fast scans in float32. Raises CellError for a cell that
+    cannot be made, and for the first property that does not hold; UnknownNameError for an unknown cell; RequestError for a
+    feed-forward cell, or options that the cell does not have.
     """
     load_registry()  # which may declare the cell
     row, held = cell_row(cell), []
@@ -89,6 +90,22 @@ def _padding(cell: str, options: Mapping[str, Any]) -> None:
         together = net(x, lengths)
         for i, n in enumerate(lengths.tolist()):
             _same([together[i : i + 1, :n]], [net(x[i : i + 1, :n])])
+
+
+def _fast_scans(cell: str, options: Mapping[str, Any]) -> None:
+    for readout in ("every", "last"):
+        net, x = _network(cell, options, readout=readout).float(), _normal(BATCH, STEPS, FEATURES).float()
+        for lengths in (None, torch.tensor([STEPS, 1, 4])):
+            results = []
+            for net.backend in ("auto", "plain"):
+                parameters = [p for p in net.parameters() if p.requires_grad]
+                whole, final = net.encode(x, lengths=lengths)
+                logits = net(x, lengths)
+                gradients = torch.autograd.grad(logits.sum(), parameters, materialize_grads=True)
+                results.append([whole, *_flat(final), logits, *gradients])
+            torch.testing.assert_close(
+                *results, rtol=FLOAT32, atol=FLOAT32 * max(1.0, float(whole.detach().abs().max()))
+            )
 
 
 def _gradients(cell: str, options: Mapping[str, Any]) -> None:
@@ -149,13 +166,14 @@ CHECKS: dict[str, Check] = {
     "steps one by one give what the whole sequence gives": _steps,
     "two parts of a sequence give what the whole gives": _halves,
     "padding changes nothing, in one direction and in two": _padding,
+    "the fast scan of this machine gives what the step gives": _fast_scans,
     "gradients are those of finite differences": _gradients,
     "a convolution by a kernel of one pixel gives at each pixel what the dense network gives": _convolution,
 }
 """By sentence: the function that checks it, which raises an error if it does not hold."""
 
 
-def _config(cell: str, options: Mapping[str, Any], **fields: Any) -> Config:
+def _config(cell: str, options: Mapping[str, Any], readout: Any = "every", **fields: Any) -> Config:
     image, allowed = () if fields.get("kernel") is None else IMAGE, cell_row(cell).options
     parts = (n for name, n in options.items() if getattr(allowed.get(name), "divides_units", False))
     try:
@@ -163,14 +181,14 @@ def _config(cell: str, options: Mapping[str, Any], **fields: Any) -> Config:
             architecture=Architecture(
                 cell=cell, layers=2, units=math.lcm(UNITS, *parts), options=dict(options), **fields
             ),
-            interface=Interface(input=(FEATURES, *image), steps=STEPS, outputs=2, readout="every"),
+            interface=Interface(input=(FEATURES, *image), steps=STEPS, outputs=2, readout=readout),
         )
     except ValidationError as error:
         raise RequestError(f"{cell} cannot be checked: {faults(error)}") from error
 
 
 def _network(cell: str, options: Mapping[str, Any], **fields: Any) -> RecurrentNetwork:
-    """Return a network in float64 whose parameters are all random, biases included."""
+    """Return a network in float64 whose parameters are all random, biases included. fields: the readout, or of Architecture."""
     net: RecurrentNetwork = build(_config(cell, options, **fields), device="cpu", dtype="float64").eval()  # type: ignore[assignment]
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():

@@ -99,8 +99,9 @@ class RecurrentNetwork(SequenceNetwork):
     ) -> tuple[Tensor, NetworkState]:
         """Return the top layer's outputs, (batch, time, width, ...), and the final states, for a later call's `state`.
 
-        state: where to begin (default: zero states). With lengths, outputs beyond each sequence's end are zero and the states
-        are those at its end. Raises RequestError for arguments of another shape, dtype or device.
+        state: where to begin (default: zeros). With lengths, outputs beyond each sequence's end are zero and the states are those
+        at its end. Clone outputs before changing them in place: their gradient may need them. Raises RequestError for other
+        shapes, dtypes or devices than these.
         """
         if resets is not None:
             return self._run_segments(self.encode, x, state, lengths, resets, dt, every_step=True)
@@ -133,7 +134,7 @@ class RecurrentNetwork(SequenceNetwork):
 
         Outputs beyond each sequence's end are zero. Raises RequestError for arguments of another shape, dtype or device.
         """
-        records, lengths = self._trace(x, lengths, state, dt)[1:]
+        _, records, lengths = self._trace(x, lengths, state, dt)
         return [mask(stacked(record.steps).transpose(0, 1), lengths) for record in records]
 
     def trace(
@@ -170,8 +171,8 @@ class RecurrentNetwork(SequenceNetwork):
     def initial_state(self, batch: int) -> NetworkState:
         """Return zero states for `batch` sequences: a tuple of (batch, units, ...) tensors per layer.
 
-        If the readout is "mean", a pair of the sum of outputs, (batch, width, ...), and the number of steps, (batch,),
-        follows. Raises RequestError unless `batch` is a positive integer.
+        The readout "mean" adds (sum of outputs, (batch, width, ...); number of steps, (batch,)). Raises RequestError unless
+        `batch` is a positive integer.
         """
         check_batch(batch)
         embedded = () if self.embedding is None else (self.embedding.embedding_dim,)
@@ -195,9 +196,8 @@ class RecurrentNetwork(SequenceNetwork):
         """Take one time step, for streaming: return the logits, (batch, outputs), and the new state.
 
         state: as the last step returned it; None at the first step. After t steps the logits are those of `forward` on the t
-        steps so far (its last ones if the readout is "every"). Recurrent dropout, a mask for a whole sequence, does not act
-        here, not even in training mode. Raises RequestError for a bidirectional network, which needs the future, and for
-        arguments of another shape, dtype or device.
+        steps so far (its last ones if the readout is "every"). Recurrent dropout, a mask for a whole sequence, never acts here.
+        Raises RequestError for a bidirectional network, which needs the future, and for other shapes, dtypes or devices.
         """
         if compiling_to_run():
             # one call of the compiled code is faster than what dynamo makes of it

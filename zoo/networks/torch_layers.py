@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from ..errors import RequestError, faults, shown
 from ..registry.schema import Architecture, Config, Interface
 from ..utils.arguments import plain
-from .base import refuse_computed_weights
+from ..utils.torch_internals import forward_hooks
+from .base import refuse_computed_weights, unwrapped
 from .builder import STEPS, build
 from .recurrent import RecurrentNetwork
 
@@ -25,16 +26,18 @@ CELLS: dict[type[nn.RNNBase], str] = {nn.LSTM: "lstm", nn.GRU: "gru", nn.RNN: "r
 def from_torch(layers: nn.RNNBase, outputs: int, *, seed: int = 0) -> RecurrentNetwork:
     """Return a network with the weights of torch.nn's layers and a fresh linear head, in eval mode.
 
-    layers: an nn.LSTM, nn.GRU or nn.RNN without proj_size. outputs: width of the head, whose values come from `seed`;
+    layers: an nn.LSTM, nn.GRU or nn.RNN without proj_size or hooks that compute weights. outputs: width of the head, whose values come from `seed`;
     0 for none.
     `network.encode` returns the outputs of the layers, batch first. Raises RequestError for other modules and for
     sizes that no network can have.
     """
     cell = CELLS.get(type(layers))
-    if cell is None or layers.proj_size:
+    if (
+        cell is None or layers.proj_size or forward_hooks(layers)[0]
+    ):  # a hook may compute weights when the module is called
         raise RequestError(
-            "from_torch takes an nn.LSTM, nn.GRU or nn.RNN itself, no subclass, without proj_size and parametrizations; got "
-            f"{shown(layers)}."
+            "from_torch takes an nn.LSTM, nn.GRU or nn.RNN itself, no subclass, without proj_size, parametrizations, pruning and "
+            f"forward pre-hooks; got {shown(layers)}."
         )
     options = {"gru": {"reset": "after"}, "rnn": {"activation": getattr(layers, "nonlinearity", "")}}.get(cell, {})
     try:
@@ -74,6 +77,7 @@ def to_torch(network: RecurrentNetwork) -> nn.RNNBase:
     Embedding, standardisation and head are left out. Raises RequestError for networks whose equations torch does not have,
     and for those whose weights hooks or parametrizations of torch.nn.utils compute.
     """
+    network = unwrapped(network)
     if not isinstance(network, RecurrentNetwork):
         raise RequestError(f"to_torch takes a RecurrentNetwork; got {shown(network)}.")
     spec, interface = network.config.architecture, network.interface

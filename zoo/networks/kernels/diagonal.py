@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from ...cells.base import State, matched
-from ...cells.linear import LinearRecurrence, next_state, times
+from ...cells.linear import LinearRecurrence, System, next_state, times
 from ...utils.shapes import unsqueeze_to
 from ..layer import Direction, LayerInput, LazyEmbedding
 from . import chunks
 from .devices import RECURRENCES, device_module
-from .shared import apart, check_formats, contiguous, customised, formats, in_memory, takes_recurrence
+from .shared import apart, check_formats, contiguous, customised, formats, in_memory, rewritten, takes_recurrence
 
 
 def supports(direction: Direction, x: LayerInput) -> bool:
@@ -25,7 +25,9 @@ def supports(direction: Direction, x: LayerInput) -> bool:
     It can if the code for the device of x is there and takes the dtype of the weights, which is float32 on a CPU, float32 or
     bfloat16 on a GPU, and if nothing is added to the cell's recurrence.
     """
-    return isinstance(direction.cell, LinearRecurrence) and takes_recurrence(direction, x, RECURRENCES)
+    cell = direction.cell
+    known = isinstance(cell, LinearRecurrence) and not rewritten(cell, ("prepare", "step"), by="joined")
+    return known and takes_recurrence(direction, x, RECURRENCES)
 
 
 def scan(
@@ -36,7 +38,7 @@ def scan(
     vectors = x.vectors() if isinstance(x, LazyEmbedding) else x
     with direction.hold_projections(vectors[0]):
         projected, state, computed = cell.joined(direction.input(vectors), state, lengths, tbptt_steps)
-        if projected.dim() == 3 and (system := cell.system()) is not None:
+        if projected.dim() == 3 and (system := _system(cell)) is not None:
             with torch.autocast(projected.device.type, enabled=False):
                 outputs, last = chunks.scan(system, projected, state[-1], lengths, tbptt_steps)
             outputs, c = outputs.to(projected.dtype), last[None]
@@ -51,15 +53,21 @@ def scan(
     return outputs, matched(cell, final, projected.dtype) if low else final
 
 
+def _system(cell: LinearRecurrence) -> System | None:
+    """Return the cell's equations as a System, unless its class redefines what `system` states."""
+    return None if rewritten(cell, ("coefficients", "read"), by="system") else cell.system()
+
+
 def _all_states(
     cell: LinearRecurrence, projected: Tensor, state: State, lengths: Tensor | None, tbptt_steps: int | None
 ) -> tuple[Tensor, Tensor]:
     """Return the outputs, (time, batch, units, ...), and the last of the cell's states at all steps. Arguments: see `scan`."""
     a, b, *rest = cell.coefficients(projected)
-    shape = b.shape[2:]
-    a = a.flatten(2) if a.dim() == b.dim() else a.expand(1, *shape).flatten()
-    start = state[-1].float().flatten(1)
-    c = Recurrence.apply(a.float(), b.float().flatten(2), start, lengths, tbptt_steps, cell.complex_state)
+    shape = state[-1].shape[1:]
+    every = (*b.shape[:2], *shape)  # what the cell may leave to broadcasting
+    a = a.expand(every).flatten(2) if a.dim() == b.dim() else a.expand(1, *shape).flatten()
+    b, start = b.expand(every).flatten(2).float(), state[-1].float().flatten(1)
+    c = Recurrence.apply(a.float(), b, start, lengths, tbptt_steps, cell.complex_state)
     c = c.unflatten(2, shape)
     return cell.read(c, *rest) if len(state) > 1 else c, c
 
@@ -94,6 +102,7 @@ def _has_closed_form(direction: Direction, x: LayerInput) -> bool:
     return (
         isinstance(x, Tensor)
         and cell.time_invariant
+        and not rewritten(cell, ("coefficients",), by="time_invariant")
         and cell.complex_state
         and x.dim() == 3
         and x.shape[2] <= FEW_INPUTS

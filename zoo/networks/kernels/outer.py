@@ -15,7 +15,7 @@ from ...cells.matrix import MatrixRecurrence, product, recalled
 from ..layer import Direction, LayerInput, LazyEmbedding
 from .devices import OUTER, device_module
 from .diagonal import kept_outputs
-from .shared import apart, check_formats, contiguous, formats, in_memory, takes_recurrence
+from .shared import apart, check_formats, contiguous, formats, in_memory, rewritten, takes_recurrence
 
 
 def supports(direction: Direction, x: LayerInput) -> bool:
@@ -25,7 +25,8 @@ def supports(direction: Direction, x: LayerInput) -> bool:
     dense and nothing is added to the cell's recurrence.
     """
     cell = direction.cell
-    return isinstance(cell, MatrixRecurrence) and cell.axis == -1 and takes_recurrence(direction, x, OUTER)
+    known = isinstance(cell, MatrixRecurrence) and not rewritten(cell, ("carry", "step"), by="scanned")
+    return known and cell.axis == -1 and takes_recurrence(direction, x, OUTER)
 
 
 def scan(
@@ -39,6 +40,7 @@ def scan(
         dtype = prepared[0].dtype  # that of a step
         state = matched(cell, state, dtype)
         (q, k, v, a, *rest), computed = cell.scanned(prepared, state, lengths, tbptt_steps)
+        k, v = (t.expand(*t.shape[:2], cell.heads, -1) for t in (k, v))
         operands, rest = (q, k, v, a, *rest[: 2 * cell.delta]), rest[2 * cell.delta :]
         rows = [_rows(t, like=v if t is v else k) for t in operands]
         start = state[1].float().reshape(rows[0].shape[1], k.shape[-1], v.shape[-1])

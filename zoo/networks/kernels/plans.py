@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from ...cells.antisymmetric import Antisymmetric, GatedAntisymmetric
 from ...cells.base import Cell
 from ...cells.elman import IRNN, RNN
@@ -75,8 +77,9 @@ def _gru(cell: GRU) -> Plan:
     return _plan(cell, "gru-after", Product(cell.gates), Product(cell.candidate, block=3), extra=1)
 
 
-def _rnn(cell: RNN) -> Plan:
-    return _plan(cell, f"{cell.activation.__name__}-rnn", Product(cell.recurrent))
+def _rnn(cell: RNN) -> Plan | None:
+    name = {torch.tanh: "tanh-rnn", torch.relu: "relu-rnn"}.get(cell.activation)  # another was set on the cell itself
+    return None if name is None else _plan(cell, name, Product(cell.recurrent))
 
 
 def _rhn(cell: RHN) -> Plan:
@@ -104,7 +107,7 @@ def _slstm(cell: SLSTM) -> Plan:
     return _plan(cell, "slstm" if cell.forget == "sigmoid" else "exp-slstm", Product(cell.recurrent))
 
 
-PLANS: dict[type[Cell], Callable[[Any], Plan]] = {
+PLANS: dict[type[Cell], Callable[[Any], Plan | None]] = {
     RNN: _rnn,
     SoftOrthogonalRNN: _rnn,
     IRNN: _rnn,

@@ -1,13 +1,13 @@
 """Code that the fused scans share: which layers they can run, the layers' parameters, and gradients of gradients."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from ...cells.base import State
+from ...cells.base import Cell, State
 from ...cells.projections import Dense, Diagonal, Projection
 from ...checkpoints.tokenizer import PADDING
 from ...utils import torch_internals
@@ -133,6 +133,16 @@ def takes_recurrence(direction: Direction, x: LayerInput, modules: Mapping[str, 
 def overridden(module: nn.Module) -> bool:
     """Return whether a method was replaced on this module alone, not in its class."""
     return any(name in vars(module) for name in ("forward", "product", "step", "prepare", "scan"))
+
+
+def rewritten(cell: Cell, names: Iterable[str], by: str) -> bool:
+    """Return whether a cell's class redefines one of `names` and not `by`, which states the same for a scan."""
+    order = type(cell).__mro__
+
+    def place(name: str) -> int:
+        return next(i for i, owner in enumerate(order) if name in vars(owner))
+
+    return any(place(name) < place(by) for name in names)
 
 
 def customised(module: nn.Module) -> bool:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from ...cells.base import RawInputCell, State, matched
+from ...cells.base import Cell, RawInputCell, State, matched
 from ...cells.projections import Projection
 from ...utils import torch_internals
 from ..layer import Direction, Layer
@@ -27,7 +27,8 @@ MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
 def supports(layers: Sequence[Layer]) -> bool:
     """Return whether `layers` can run as a wavefront.
 
-    They can if there are at least two layers, of one direction, dense and alike, without zoneout, norms or hooks.
+    They can if there are at least two layers, of one direction, dense and alike, made of projections alone, without zoneout, norms
+    or hooks.
     """
     directions = [d for layer in layers for d in layer.directions]
     dtypes = {p.dtype for d in directions for p in d.parameters()}
@@ -47,6 +48,7 @@ def _is_dense_equations(direction: Direction) -> bool:
         and not isinstance(direction.cell, RawInputCell)
         and not direction.regularised
         and not overridden(direction)
+        and all(isinstance(m, Direction | Cell | Projection | nn.ModuleList) for m in direction.modules())
         and all(m.norm is None and m.mask is None and not customised(m) for m in projections)
     )
 
@@ -103,7 +105,8 @@ def scan(layers: Sequence[Layer], x: Tensor, state: Sequence[State]) -> tuple[li
         if wave >= depth - 1:
             highest = carried[0][-1]  # a view; without a graph, a copy frees the layers below
             top.append(highest if highest.requires_grad else highest.clone())
-    return top, tuple(zip(*(part.unbind(0) for part in carried), strict=True))
+    # clones: a part of `unbind` cannot be changed in place
+    return top, tuple(zip(*([s.clone() for s in part.unbind(0)] for part in carried), strict=True))
 
 
 def _stacked(modules: Sequence[Module]) -> Module:
