@@ -1,11 +1,13 @@
 """C99 headers and WebAssembly modules: every dense cell, and compiled as users would compile them."""
 
 import json
+import os
 import platform
 import re
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -123,6 +125,38 @@ def test_blocks_around_layers_run_in_c(block: str, tmp_path: Path) -> None:
             buffer.uniform_(0.5, 2.0) if "var" in name else buffer.normal_()
     for quantize in (None, "int8"):
         assert one(net, "c", tmp_path, quantize).checked.lengths == (1, 7, 9)
+
+
+@pytest.mark.parametrize("flag", ["-O3", "-ffast-math", "-ffinite-math-only"])
+@pytest.mark.parametrize("compiler", ["cc", "clang"])
+def test_missing_values_are_seen_by_every_compiler(compiler: str, flag: str, tmp_path: Path) -> None:
+    net = small("gru-d", inputs=(2,))
+    written = one(net, "c", tmp_path)
+    found = program(
+        tmp_path, compiler, written.path,
+        "small_state state; float x[2] = {0.5f, 0.0f}, gone[2];\n"
+        "union { unsigned bits; float number; } nan; nan.bits = 0x7fc00000u; gone[0] = nan.number; gone[1] = 0.25f;\n"
+        "small_init(&state); small_step(&state, x, 0);\n" + printed("small_step(&state, gone, logits);", 4),
+        flag,
+    )  # fmt: skip
+    exact = net.double()(torch.tensor([[[0.5, 0.0], [torch.nan, 0.25]]], dtype=torch.float64))
+    torch.testing.assert_close(torch.tensor([found], dtype=torch.float64), exact.detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_layers_that_differ_in_a_setting_alone_have_code_of_their_own(tmp_path: Path) -> None:
+    net = small("rnn", layers=3, inputs=(6,))
+    net.layers[1].forward_direction.zoneout = 0.4
+    assert one(net, "c", tmp_path).checked.difference < 1e-5
+
+
+def test_names_of_classes_need_no_locale(tmp_path: Path) -> None:
+    code = (
+        f"from zoo import build, export; net = build('gru-1x4', inputs=2, outputs=1, device='cpu').eval(); "
+        f"net.reset_head(['\\xc4pfel', 'Birnen']); export(net, 'wasm', out={str(tmp_path)!r})"
+    )
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    assert (tmp_path / "gru-1x4.wasm").exists()
 
 
 @pytest.mark.parametrize("norm", [nn.functional.layer_norm, nn.functional.rms_norm])

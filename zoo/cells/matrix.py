@@ -67,8 +67,7 @@ class MatrixRecurrence(Cell):
     ) -> tuple[tuple[Tensor, ...], State]:
         """Return coefficients of all steps by which a scan needs diag(a_t), k_t and v_t alone, and the final states after S.
 
-        A cell that overrides `carry` or `step` rewrites its recurrence so, or is scanned step by step; `finished` turns the S of
-        the scan into its own.
+        A cell that overrides `carry` or `step` overrides this, too, or is scanned step by step; `finished` makes its S of the scan's.
         x: what `prepare` returned for all steps, each (time, batch, ...). The other arguments are those of Direction.scan.
         """
         return x, ()

@@ -75,9 +75,7 @@ class Projection(nn.Module):
         return self.matrix.shape[1]
 
     def hold(self, mask: Tensor | None = None) -> None:
-        computed = self.parametrization is not None or "parametrizations" in children(
-            self
-        )  # ours, or one of torch.nn.utils
+        computed = self.parametrization or "parametrizations" in children(self)  # our own, or those of torch
         held = computed and not forward_hooks(self)[0]  # that of prune sets the weight
         if held or mask is not None:  # torch.export forbids an assignment that changes nothing
             self.held_matrix, self.mask = self.matrix if held else None, mask

@@ -140,9 +140,6 @@ def _make_optional(onnx_graph: Any, value: Any, example: Tensor) -> None:
     rest = onnx_ir.node("Constant", [], {"value": onnx_ir.tensor(list(example.shape[shared:]), onnx_ir.DataType.INT64)})
     size = onnx_ir.node("Concat", [batch.outputs[0], rest.outputs[0]], {"axis": 0})
     nodes = [batch, rest, size, onnx_ir.node("Expand", [given, size.outputs[0]])]
-    if is_lengths:
-        time = onnx_ir.node("Shape", [x], {"start": 1, "end": 2})
-        nodes += [time, onnx_ir.node("Min", [nodes[-1].outputs[0], time.outputs[0]])]
     onnx_graph.insert_before(onnx_graph.node(0), nodes)
     onnx_ir.convenience.replace_all_uses_with(value, nodes[-1].outputs[0])
     onnx_graph.inputs[list(onnx_graph.inputs).index(value)] = given
@@ -189,7 +186,7 @@ class ONNXRuntime(GraphRuntime):
         super().__init__(network, kind)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3  # no warning of inputs with default values
-        self.session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self.session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
 
     def run(self, inputs: dict[str, Tensor]) -> Sequence[Tensor]:
         outputs = self.session.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})

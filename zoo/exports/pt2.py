@@ -31,7 +31,7 @@ class PT2Runtime(GraphRuntime):
 
     def __init__(self, path: Path, network: Network, kind: str):
         super().__init__(network, kind)
-        self.module = torch.export.load(path).module()
+        self.module = torch.export.load(BytesIO(path.read_bytes())).module()
 
     @torch.no_grad()
     def run(self, inputs: dict[str, Tensor]) -> Sequence[Tensor]:

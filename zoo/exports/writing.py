@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from ..checkpoints import configs, tensors
 from ..checkpoints.references import Reference
 from ..checkpoints.sources import resolve
@@ -22,9 +24,9 @@ from ..registry.schema import Config
 from ..utils import files
 from ..utils.arguments import path_of
 from ..utils.provenance import command, versions
-from .base import Job, Provenance
-from .check import Checked, check
-from .formats import FORMATS, GRAPHS, find_format, why_not
+from .base import Job, Provenance, Runtime
+from .check import Checked, check, failure
+from .formats import FORMATS, GRAPHS, Format, find_format, why_not
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def export(
             raise RequestError(f"{path} is a folder, where a file would be written. Choose another folder.")
     folder.mkdir(parents=True, exist_ok=True)
     # a folder that cannot be written to fails here, before any work
-    with _named(folder), files.scratch_folder(folder, ".export-") as scratch:
+    with _named(folder), _in_float32(), files.scratch_folder(folder, ".export-") as scratch:
         network = model if isinstance(model, Network) else assemble(checkpoint, device="cpu", allow_large=True)  # type: ignore[arg-type]
         check_finite(network)
         sha256 = checkpoint.weights_sha256 if checkpoint else _weights_sha256(network)
@@ -147,11 +149,21 @@ def _write(format: str, job: Job, reference: Network) -> Exported:
         ) from error
     try:
         with _quiet():
-            checked = check(row.open(path, job.network, job.kind), reference, job.kind)
+            checked = check(_opened(row, job), reference, job.kind)
     except ExportError as error:
         raise ExportError(f"{path.name} was deleted: {error}.") from error
     size = sum(part.stat().st_size for part in path.parent.glob(f"{path.stem}.*"))
     return Exported(path, format, job.kind, size, files.sha256(path), checked)
+
+
+def _opened(row: Format, job: Job) -> Runtime:
+    """Return the runtime of the file that a job has written. Raises ExportError if it cannot open the file, and OSError."""
+    try:
+        return row.open(job.path, job.network, job.kind)
+    except (ExportError, OSError):
+        raise
+    except Exception as error:  # whatever a runtime raises
+        raise failure(error) from error
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -186,6 +198,18 @@ def _named(folder: Path) -> Iterator[None]:
         if error.filename is None and error.errno is not None:
             error.filename = os.fspath(folder)
         raise
+
+
+@contextmanager
+def _in_float32() -> Iterator[None]:
+    """Have torch make tensors in float32 on the CPU, whatever the program's defaults are, and without autocast."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.device("cpu"), torch.autocast("cpu", enabled=False):
+            yield
+    finally:
+        torch.set_default_dtype(default)
 
 
 @contextmanager

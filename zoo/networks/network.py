@@ -259,7 +259,8 @@ def valid_lengths(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int
     """Return `lengths`, (batch, *parts), as torch.int64 on the device of x, (batch, time, ...); None if they are invalid.
 
     Valid lengths are positive integers, and those of one sequence add up to at most `time`. parts: (2,) if every sequence has
-    two lengths, of a story and a question; else nothing. Within torch.func.vmap and an export the values are not checked.
+    two lengths, of a story and a question; else nothing. Within torch.func.vmap the values are not checked; in an export they are
+    at most `time`.
     Raises RequestError if x is on the meta device, where steps cannot be compared with lengths.
     """
     if lengths is not None and x.is_meta:
@@ -274,7 +275,9 @@ def valid_lengths(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int
     if odd or tensor.shape != (*x.shape[:1], *parts):
         return None
     tensor = tensor.long()
-    if torch.compiler.is_exporting() or is_mapped(tensor):
+    if torch.compiler.is_exporting():
+        return tensor.clamp(max=x.shape[1])  # a file cannot raise an error
+    if is_mapped(tensor):
         return tensor
     steps = x.shape[1]
     fits = tensor.min() >= 1 and tensor.max() <= steps and tensor.reshape(len(x), -1).sum(1).max() <= steps

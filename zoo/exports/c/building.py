@@ -62,7 +62,7 @@ def _write_module(job: Job, inspected: bool, traces: Traces | None) -> list[Plac
         folder = Path(name)
         source, module = folder / "model.h", folder / "model.wasm"
         made = header(network, job.provenance, quantized, inspected, folder, traces)
-        source.write_text(made.text)
+        source.write_bytes(made.text.encode())
         stack = f"-Wl,-z,stack-size={SPARE_STACK + -(-made.stack // 16) * 16}"
         has_gates = ["gates"] if made.gates else []
         _compile("clang", [*WASM, stack], network, source, module, has_gates)
@@ -99,7 +99,7 @@ def _compile(
             "-o",
             str(target.resolve()),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=source.parent)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=source.parent)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         reason = next((line for line in lines if "error:" in line), (lines or [f"exit code {done.returncode}"])[0])

@@ -22,10 +22,10 @@ from ..graphs import takes_gaps
 from .emission import LayerCode
 from .gates import gates
 from .operations import number
-from .tracing import Trace, trace
+from .tracing import Trace, alike, trace
 
 Traces = dict[object, Trace]
-"""The graphs of layers, by the architecture of their networks and the shapes of their weights. Headers of several networks can
+"""The graphs of layers, by the architecture of their networks and the layers' keys (`alike`). Headers of several networks can
 share them, if their configs say all about their equations: not if a program changed a cell of one of them."""
 _ALIGNED = 64
 """Bytes in a cache line; the weights of every layer begin at a cache line."""
@@ -139,9 +139,7 @@ def header(
         operations=_operations(functions + body),
         arrays=_arrays(weights) if folder is None else _binary(weights, folder), functions=functions, body=body,
     )  # fmt: skip
-    digest = hashlib.sha256(text.encode()).hexdigest()[
-        :8
-    ]  # else a header of the same identifier would be skipped silently
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]  # else another header of this identifier would be skipped
     text = re.sub(r"\bRNN_H\b", f"RNN_H_{digest}", text).replace("RNN_", f"{identifier(name)}_")
     return Header(Template(text).substitute(provenance=_comment(provenance)), stack, places)
 
@@ -194,13 +192,13 @@ def _layers(
     Adds the layers' weights to `weights`, and new graphs to `traces`. There are no places unless `inspected`.
     """
     equations = network.config.architecture.model_dump_json(exclude={"layers", "embedding"})
-    codes: dict[object, tuple[Trace, LayerCode, str]] = {}  # by the shapes of weights: layers of equal shapes share one
+    codes: dict[object, tuple[Trace, LayerCode, str]] = {}  # layers with equal keys share one
     functions, states, numbers = "", 0, 0
     calls: list[str] = []
     places: list[Place] = []
     inputs = network.interface.input[0] if network.embedding is None else network.embedding.embedding_dim
     for depth, layer in enumerate(network.layers):
-        key = tuple((name, tensor.shape) for name, tensor in layer.state_dict().items())
+        key = alike(layer)
         if key not in codes:
             traced = traces.get((equations, key)) or trace(layer, network.width if depth else inputs)
             traces[equations, key] = traced

@@ -39,7 +39,7 @@ _FORMULAS: dict[object, str] = {
     ATEN.ge.Scalar: "1.0f - RNN_less({0}, {1})",
     ATEN.le.Scalar: "1.0f - RNN_less({1}, {0})",
     ATEN.add.Tensor: "{} + {}",
-    ATEN.isnan.default: "{0} == {0} ? 0.0f : 1.0f",
+    ATEN.isnan.default: "RNN_is_nan({})",
     ATEN.eq.Scalar: "{} == {} ? 1.0f : 0.0f",
     ATEN.gelu.default: "0.5f * {0} * (1.0f + RNN_erf(0.70710678f * {0}))",
     ATEN.silu.default: "{0} * RNN_sigmoid({0})",

@@ -31,6 +31,11 @@
 static inline float RNN_less(float a, float b) { return a < b ? 1.0f : 0.0f; }
 static inline float RNN_least(float a, float b) { return ((a < b) | (a != a)) ? a : b; } /* the smaller, or NaN */
 static inline float RNN_most(float a, float b) { return ((a > b) | (a != a)) ? a : b; }
+static inline float RNN_is_nan(float x) { /* from the bits, since -ffast-math has no NaN */
+    union { float number; uint32_t bits; } n;
+    n.number = x;
+    return (n.bits & 0x7fffffffu) > 0x7f800000u ? 1.0f : 0.0f;
+}
 static inline float RNN_relu(float x) { return x < 0.0f ? 0.0f : x; }
 
 /* e^x = 2^n e^r, |r| <= log(2) / 2, for |x| <= 87: a polynomial for e^r and the exponent's bits for 2^n. */
