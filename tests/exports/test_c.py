@@ -456,12 +456,31 @@ def test_javascript_reads_the_module(tmp_path: Path) -> None:
     (lambda x: functional.softplus(x), "-RNN_log_sigmoid(-{})"), (lambda x: functional.softplus(x, 2.0), None),
     (lambda x: torch.rsub(x, 1.0), "{1} - {0}"), (lambda x: torch.rsub(x, 1.0, alpha=3), None),
     (lambda x: functional.gelu(x), "0.5f * {0} * (1.0f + RNN_erf(0.70710678f * {0}))"),
+    (lambda x: x**2, "{0} * {0}"), (lambda x: x**3, None), (lambda x: x.clamp(max=1), "RNN_least({}, {})"),
+    (lambda x: functional.leaky_relu(x, 0.2), None),
 ])  # fmt: skip
 def test_options_that_c_does_not_know_have_no_formula(function: Callable[[Tensor], Tensor], text: str | None) -> None:
     graph = make_fx(function)(torch.rand(3)).graph
     (node,) = (node for node in graph.nodes if node.op == "call_function")
     found = formula(node)
     assert (found and found[0]) == text
+
+
+ACTIVATIONS: list[Callable[[Tensor], Tensor]] = [
+    lambda x: x.clamp(-0.05, 0.1), lambda x: x.clamp(max=0.1), lambda x: x.clamp(min=-0.1), lambda x: x**2, torch.erf,
+    lambda x: functional.leaky_relu(x - 0.1), lambda x: functional.hardtanh(x, -0.1, 0.05),
+    lambda x: torch.where(x > 0.05, x, 0.5), lambda x: torch.where(x > 0.05, 0.5, x), lambda x: x.masked_fill(x < 0, 0.25),
+    lambda x: x - x.mean(-1, keepdim=True), lambda x: x - x.unflatten(-1, (2, 3)).mean(-1).repeat_interleave(3, -1),
+]  # fmt: skip
+
+
+def test_operations_that_only_own_cells_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = small("rnn", layers=1)
+    net.backend = "plain"
+    monkeypatch.setattr(
+        net.layers[0].forward_direction.cell, "activation", lambda x: torch.tanh(sum(f(x) for f in ACTIVATIONS))
+    )
+    assert one(net, "c", tmp_path).checked.difference < 1e-5
 
 
 def test_what_has_no_c(
@@ -471,9 +490,9 @@ def test_what_has_no_c(
     assert (code, err.count("\n")) == (2, 1)
     assert "cannot be exported as c: it is convolutional." in err
     net = small("rnn")
-    monkeypatch.setattr(net.layers[0].forward_direction.cell, "activation", torch.erf)
+    monkeypatch.setattr(net.layers[0].forward_direction.cell, "activation", torch.sin)
     with pytest.raises(
-        ExportError, match=r"could not be written as C99: the operation aten\.erf\S* has no translation to C"
+        ExportError, match=r"could not be written as C99: the operation aten\.sin\S* has no translation to C"
     ):
         export(net, "c", out=tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -491,6 +491,15 @@ def test_a_network_that_amplifies_roundings_may_be_as_far_off_as_torch(format: s
     assert golden.TOLERANCE < written.checked.difference < 1e-2
 
 
+def test_a_network_that_overflows_is_refused(tmp_path: Path) -> None:
+    net = small("irnn")
+    with torch.no_grad():
+        net.layers[0].forward_direction.cell.recurrent.weight.fill_(1e20)
+        net.layers[0].forward_direction.input.weight.fill_(1.0)
+    with pytest.raises(ExportError, match="differ by inf from those of the equations, more than 1e-04"):
+        export(net, "pt2", out=tmp_path)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes")
 @pytest.mark.parametrize("format", ["pt2", "onnx"])
 def test_a_folder_may_have_a_name_that_is_no_text(format: str, tmp_path: Path) -> None:

@@ -139,6 +139,11 @@ class LayerCode:
             return self._convolved(node)
         if target in _REDUCTIONS:
             return self._reduced(node, *_REDUCTIONS[target])
+        if target is ATEN.mean.dim:
+            (summed,) = self._reduced(node, *_REDUCTIONS[ATEN.sum.dim_IntList])
+            mean, count = self._buffer(summed.size), size(cast(fx.Node, node.args[0])) // summed.size
+            self.steps.append(Entrywise(mean, "{} / {}", (summed, float(count))))
+            return (mean,)
         if (found := formula(node)) is not None:
             return self._entrywise(found[0], found[1], node)
         raise ExportError(f"the operation {target} has no translation to C; export to onnx or pt2 instead")

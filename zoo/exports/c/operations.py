@@ -25,6 +25,11 @@ _FORMULAS: dict[object, str] = {
     ATEN.minimum.default: "RNN_least({}, {})",
     ATEN.maximum.default: "RNN_most({}, {})",
     ATEN.clamp_min.default: "RNN_most({}, {})",
+    ATEN.clamp_max.default: "RNN_least({}, {})",
+    ATEN.clamp.default: "RNN_least(RNN_most({}, {}), {})",
+    ATEN.hardtanh.default: "RNN_least(RNN_most({}, {}), {})",
+    ATEN.leaky_relu.default: "{0} < 0.0f ? 0.01f * {0} : {0}",
+    ATEN.erf.default: "RNN_erf({})",
     ATEN.remainder.Scalar: "RNN_remainder({}, {})",
     ATEN.remainder.Tensor: "RNN_remainder({}, {})",
     ATEN.lerp.Tensor: "{0} + {2} * ({1} - {0})",
@@ -32,6 +37,9 @@ _FORMULAS: dict[object, str] = {
     ATEN.addcmul.default: "{} + {} * {}",
     ATEN.rsub.Scalar: "{1} - {0}",
     ATEN.where.self: "{} != 0.0f ? {} : {}",
+    ATEN.where.ScalarSelf: "{} != 0.0f ? {} : {}",
+    ATEN.where.ScalarOther: "{} != 0.0f ? {} : {}",
+    ATEN.masked_fill.Scalar: "{1} != 0.0f ? {2} : {0}",
     ATEN.gt.Scalar: "RNN_less({1}, {0})",
     ATEN.gt.Tensor: "RNN_less({1}, {0})",
     ATEN.lt.Scalar: "RNN_less({0}, {1})",
@@ -57,13 +65,27 @@ def formula(node: fx.Node) -> tuple[str, tuple[Argument, ...]] | None:
 
     None if `_FORMULAS` has no such operation, or the node has options that change it.
     """
-    text = _FORMULAS.get(node.target)
+    target, arguments = _simpler(node)
+    text = _FORMULAS.get(target)
     if text is None or node.kwargs.keys() - {"alpha", "value"} or any(v != 1 for v in node.kwargs.values()):
         return None
     fields = [field for _, field, _, _ in Formatter().parse(text) if field is not None]
-    if len(node.args) != len(fields if "" in fields else set(fields)):  # an option by position
+    if len(arguments) != len(fields if "" in fields else set(fields)):  # an option by position
         return None
-    return text, node.args
+    return text, arguments
+
+
+def _simpler(node: fx.Node) -> tuple[object, tuple[Argument, ...]]:
+    """Return the operation of a node and its arguments: of a square and of a clamp by one bound, the operation for these."""
+    match node.target, node.args:
+        case ATEN.pow.Tensor_Scalar, (x, 2):
+            return ATEN.square.default, (x,)
+        case ATEN.clamp.default, (x, low):
+            return ATEN.clamp_min.default, (x, low)
+        case ATEN.clamp.default, (x, None, high):
+            return ATEN.clamp_max.default, (x, high)
+        case target, arguments:
+            return target, arguments
 
 
 def number(value: float) -> str:
