@@ -79,9 +79,8 @@ class CRuntime(StepRuntime):
 
     def run(self, x: Tensor, state: Tensor, every: bool, dt: Tensor | None = None) -> Tensor:
         logits = torch.empty(len(x) if every else 1, self.outputs)
-        tensors = (state, x, logits) if dt is None else (state, dt, x, logits)
-        pointers = (ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors)
-        (self.library.run if dt is None else self.library.run_after)(*pointers, len(x), int(every))
+        addresses = (None if tensor is None else tensor.data_ptr() for tensor in (state, dt, x, logits))
+        self.library.run(*map(ctypes.c_void_p, addresses), len(x), int(every))
         return logits
 
 

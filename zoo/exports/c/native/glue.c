@@ -29,11 +29,18 @@ typedef const float *argument;
 
 EXPORT(init) void init(RNN_state *state) { RNN_init(state); }
 
-/* Take several steps. every: whether to write the logits after each step, or only after the last. */
-EXPORT(run) void run(RNN_state *state, const input *x, float *logits, int steps, int every) {
+/* Take several steps. dt: the time before each step; null for 1. every: write the logits after each step, or after the last only. */
+EXPORT(run) void run(RNN_state *state, const float *dt, const input *x, float *logits, int steps, int every) {
     int t;
     for (t = 0; t < steps; t++, x += RNN_INPUTS) {
-        RNN_step(state, READ(x), every || t + 1 == steps ? logits : 0);
+        float *out = every || t + 1 == steps ? logits : 0;
+#ifdef RNN_step_after
+        if (dt) RNN_step_after(state, dt[t], READ(x), out);
+        else
+#else
+        (void)dt;
+#endif
+        RNN_step(state, READ(x), out);
         if (every) logits += RNN_OUTPUTS;
     }
 }
@@ -43,16 +50,5 @@ EXPORT(step) void step(RNN_state *state, argument x, float *logits) { RNN_step(s
 #ifdef RNN_step_after
 EXPORT(step_after) void step_after(RNN_state *state, float dt, argument x, float *logits) {
     RNN_step_after(state, dt, x, logits);
-}
-
-/* What `run` does, with the time before each step in dt. */
-EXPORT(run_after) void run_after(
-    RNN_state *state, const float *dt, const input *x, float *logits, int steps, int every
-) {
-    int t;
-    for (t = 0; t < steps; t++, x += RNN_INPUTS) {
-        RNN_step_after(state, dt[t], READ(x), every || t + 1 == steps ? logits : 0);
-        if (every) logits += RNN_OUTPUTS;
-    }
 }
 #endif

@@ -27,7 +27,7 @@ for (;;) {
     write(Buffer.from(Int32Array.of(exports.outputs()).buffer));
     continue;
   }
-  const { memory, run, run_after, outputs, __heap_base } = exports;
+  const { memory, run, outputs, __heap_base } = exports;
   const logits = 4 * outputs() * (every ? steps : 1);
   const start = (__heap_base.value + 15) & ~15;
   const x = start + 4 * states;
@@ -36,7 +36,6 @@ for (;;) {
   if (end > memory.buffer.byteLength) memory.grow(Math.ceil((end - memory.buffer.byteLength) / 65536));
   const bytes = new Uint8Array(memory.buffer);
   bytes.set(read(4 * (states + inputs + gaps)), start);
-  if (gaps) run_after(start, dt, x, end - logits, steps, every);
-  else run(start, x, end - logits, steps, every);
+  run(start, gaps ? dt : 0, x, end - logits, steps, every);
   write(Buffer.concat([bytes.slice(start, start + 4 * states), bytes.slice(end - logits, end)]));
 }
