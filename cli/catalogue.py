@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
 from typer import Option
@@ -90,7 +91,7 @@ def _emit_models(models: Sequence[tuple[str, index.Summary]], as_json: bool, cos
     header = ("NAME", "TASK", "PARAMETERS", *(["MULTIPLY-ADDS"] if costs else []), "MEASURED", "REPORTED", "WEIGHTS")
     rows, table = [], []
     for name, model in models:
-        value = figures.test_figure(name)
+        values = _figures(name, model)
         sizes = {} if model.parameters is None or costs else {"parameters": model.parameters}
         if not sizes:
             from zoo.publishing import cards
@@ -99,15 +100,20 @@ def _emit_models(models: Sequence[tuple[str, index.Summary]], as_json: bool, cos
             sizes = {"parameters": counts.parameters} | ({"multiply_adds": counts.multiply_adds} if costs else {})
         rows.append({
             "name": name, "cell": model.cell, "task": model.task, **sizes,
-            "measured": value, "reported_percent": list(model.reported_percent), "reported": model.reported_text,
+            "measured": fmean(values) if values else None, "runs": len(values), "reported_percent": list(model.reported_percent), "reported": model.reported_text,
             "weights": model.pretrained,
         })  # fmt: skip
         texts = (f"{size:,}" for size in sizes.values())
-        measured_text = None if value is None else TARGETS[model.target].text(value)
+        measured_text = TARGETS[model.target].mean_text(values) if values else None
         table.append(
             (name, model.task, *texts, measured_text, model.reported_text, "yes" if model.pretrained else None)
         )
     emit(rows, as_json, columns(header, table))
+
+
+def _figures(name: str, model: index.Summary) -> tuple[float, ...]:
+    """Return the test figure of a model's weights; without weights, those of its runs by one recipe, () if there are none."""
+    return figures.test_figures(name)[: 1 if model.pretrained else None]
 
 
 def _summaries() -> dict[str, index.Summary]:
@@ -135,8 +141,8 @@ def _sorted(models: dict[str, index.Summary], sort: Sorting) -> list[tuple[str, 
     def rank(item: tuple[str, index.Summary]) -> tuple[bool, float, str]:
         name, model = item
         if sort == Sorting.accuracy:
-            figure = figures.test_figure(name)
-            return figure is None, -TARGETS[model.target].quality(figure or 0.0), name
+            values = _figures(name, model)
+            return not values, -TARGETS[model.target].quality(fmean(values) if values else 0.0), name
         count = counts.get(name)
         number = count and (count.parameters if sort == Sorting.parameters else count.multiply_adds)
         return number is None, number or 0, name

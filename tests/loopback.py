@@ -331,7 +331,11 @@ class Handler(BaseHTTPRequestHandler):
         files = repo.commits[commit]
         card = files.get("README.md", b"").decode()
         library = re.search(r"^library_name: (.+)$", card, re.M)
-        siblings = [{"rfilename": p, "size": len(c), "blobId": git_oid(c)} for p, c in files.items()]
+        siblings = [
+            {"rfilename": p, "size": len(c), "blobId": git_oid(c)}
+            | ({"lfs": {"sha256": oid(p, c), "size": len(c), "pointerSize": 134}} if is_large(p) else {})
+            for p, c in files.items()
+        ]
         return {
             "id": name, "sha": commit, "private": repo.private, "gated": repo.gated, "siblings": siblings,
             "lastModified": "2026-01-02T03:04:05.000Z", "tags": ["rnn"], **({"library_name": library[1]} if library else {}),

@@ -129,6 +129,16 @@ def test_repositories_are_removed_by_a_pattern(here: Here, run: Run, pattern: st
     assert cache.contents() == []
 
 
+def test_a_pattern_leaves_what_may_be_another_library_s(here: Here, run: Run) -> None:
+    config = other(here, "{")
+    here.hub.add("me/m", here.content())
+    pull(here, "hf://me/m")
+    assert run("cache", "rm", "timm/*")[0] == 2
+    assert run("cache", "rm", "*")[0] == 0
+    assert config.exists()
+    assert [row.repo for row in cache.contents()] == ["timm/resnet"]
+
+
 def test_a_copy_over_a_pipe_is_an_error(here: Here, run: Run, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / configs.FILE)
     code, _, err = run("pull", OTHER, "--to", str(tmp_path))

@@ -792,6 +792,22 @@ def test_an_address_is_shown_without_its_weights(here: Here, run: Run) -> None:
     assert run("show", f"{ADDRESS}@nothing")[0] == 2
 
 
+def test_figures_of_other_weights_are_not_those_of_a_repository(here: Here, run: Run) -> None:
+    here.publish()
+    here.hub.add(REPO, {"model.safetensors": b"others"})
+    assert json.loads(run("show", ADDRESS, "--json")[1])["measured"] == []
+
+
+@pytest.mark.parametrize("name", ["results.json", "config.json"])
+def test_a_damaged_file_in_the_cache_is_not_shown(here: Here, run: Run, name: str) -> None:
+    here.publish()
+    before = run("show", ADDRESS)
+    assert before[0] == 0
+    (path,) = cache.folder(REPO).glob(f"snapshots/*/{name}")
+    path.resolve().write_bytes(path.read_bytes().replace(b"0.9", b"0.8") if name == "results.json" else b"garbage")
+    assert run("show", ADDRESS) == before
+
+
 def test_the_cache_is_listed_and_removed_and_others_models_are_left_alone(
     here: Here, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,7 +140,7 @@ def test_several_models_and_nothing_is_sent_if_one_cannot_be(here: Here, run: Ru
     code, out, err = run("push", "*")
     assert (code, out) == (1, "")
     assert (
-        f"{OTHER}/README.md differs from the card generated from the registry and the results (run: make generated); nothing was pushed"
+        f"{OTHER}/README.md differs from the card generated from the registry and the results (run: rnnzoo card {OTHER} --write); nothing was pushed"
         in err
     )
     assert here.hub.requests() == []
@@ -364,6 +364,14 @@ def test_f09_files_of_others_that_no_pin_knows_of_are_not_replaced(here: Here, r
     assert push(here, force=True)[0].created
 
 
+def test_f09_another_namespace_has_files_of_its_own(here: Here, run: Run) -> None:
+    theirs = here.hub.add(f"alice/{NAME}", {"README.md": b"theirs"})
+    code, _, err = run("push", NAME, "--namespace", "alice")
+    assert (code, here.hub.repos[f"alice/{NAME}"].refs["main"]) == (1, theirs)
+    assert f"commit {theirs} has files of these names" in err
+    assert push(here, namespace="alice", force=True)[0].created
+
+
 def test_f09_of_several_models_none_is_pushed_if_one_remote_has_moved_on(here: Here, run: Run) -> None:
     here.hub.add(f"rnnzoo/{OTHER}", {"README.md": b"theirs"})
     for order in ((NAME, OTHER), (OTHER, NAME)):
@@ -561,6 +569,7 @@ def test_f29_a_token_in_a_text_is_not_pushed(here: Here) -> None:
 
 def test_f33_a_tag_is_never_moved(here: Here, run: Run) -> None:
     first = push(here, tag="v1")[0]
+    assert f"{NAME}: the tag v1 is commit {first.commit}." in here.logged
     assert push(here, tag="v1")[0].created is False
     release(here, build(NAME, device="cpu", seed=5))
     here.hub.seen.clear()
@@ -574,6 +583,8 @@ def test_f33_a_tag_is_never_moved(here: Here, run: Run) -> None:
 @pytest.mark.parametrize(("arguments", "words"), [
     (("pull", "hf://a/b@main", "--revision", "dev"), "the revision dev contradict each other"),
     (("pull", "hf://a/b", "--revision", "../../x"), "is not a revision"),
+    (("push", NAME, "--tag", "main"), "--tag is main, the name of a branch or commit"),
+    (("push", NAME, "--tag", "b" * 40), "the name of a branch or commit"),
     (("cache", "rm", "hf://a/b@main"), "only whole repositories can be removed"),
     (("eval", "hf://a/b", "--record"), "has no folder to record a result in"),
     (("list", "--remote", "--task", "mnist-rows"), "--remote can be combined only with"),

@@ -1,7 +1,7 @@
-"""Reads the recorded test figure of a registered model from the end of its results.json, without pydantic.
+"""Reads the recorded test figures of a registered model from its results.json, without pydantic.
 
-Lists of many models stay fast because the history of training, most of results.json, is skipped: the evaluations stand
-after it.
+Lists of many models stay fast because the history of training, most of results.json, is skipped where nothing in it matters: the
+evaluations stand after it.
 """
 
 import json
@@ -13,28 +13,30 @@ _EVALUATIONS = b'\n "evaluations": '
 string has a line break."""
 
 
-def test_figure(name: str) -> float | None:
-    """Return the metric of model `name` on the test set; None if it was not measured.
+def test_figures(name: str) -> tuple[float, ...]:
+    """Return the metric of model `name` on the test set, of each of its runs by one recipe (`Results.over_seeds`); () if it was
+    not measured.
 
-    Raises CheckpointError if results.json is damaged.
+    The first is that of the published weights, if there are any. Raises CheckpointError if results.json is damaged.
     """
     try:
         content = paths.path("cards", name, "results.json").read_bytes()
     except FileNotFoundError:
-        return None
+        return ()
     except OSError:
         return _strictly(name)
     try:
-        evaluations = json.loads(b"{" + content[content.rindex(_EVALUATIONS) :])["evaluations"]
-        figures = [float(row["value"]) for row in evaluations if row["split"] == "test"]
+        found = json.loads(b"{" + content[content.rindex(_EVALUATIONS) :])
+        first = [float(row["value"]) for row in found["evaluations"] if row["split"] == "test"][:1]
+        others = [float(row["value"]) for row in found.get("other_seeds", ()) if row["split"] == "test"]
+        lost = bool(first and others) and json.loads(content)["training"]["diverged"] is not None
     except (ValueError, LookupError, TypeError):
         return _strictly(name)
-    return figures[0] if figures else None
+    return tuple(others if lost else [*first, *others]) if first else ()
 
 
-def _strictly(name: str) -> float | None:
-    """Return what `test_figure` returns, read by `results`, which raises CheckpointError for a damaged file."""
+def _strictly(name: str) -> tuple[float, ...]:
+    """Return what `test_figures` returns, read by `results`, which raises CheckpointError for a damaged file."""
     from . import results
 
-    evaluation = results.for_model(name).measured()
-    return evaluation.value if evaluation else None
+    return tuple(evaluation.value for evaluation in results.for_model(name).over_seeds())

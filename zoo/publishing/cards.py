@@ -79,6 +79,9 @@ def summary(entry: Entry, recorded: Results, count: Counts) -> str:
         note = "" if r.value else " (the paper does not explain it)"
         rows += [("reported", f"{r.text}{note}, {source(r, entry.papers[r.paper])}")]
     rows += [("measured", f"{value_text(e)} on {counted(e.n, f'{e.split} example')}") for e in recorded.evaluations]
+    if recorded.measured() and recorded.other_seeds:
+        name, value, _ = _over_seeds(entry, recorded)
+        rows += [("over seeds", f"{value}, {name.rpartition(', ')[2]}")]
     rows += [("weights", _weights_text(entry, recorded))]
     width = max(len(key) for key, _ in rows)
     return "\n".join([entry.name, *(f"  {key.ljust(width)}  {value}" for key, value in rows)])
@@ -272,11 +275,8 @@ def _over_seeds(entry: Entry, recorded: Results) -> tuple[str, str, str]:
     weights = "" if entry.weights is None else f"; the weights are those of seed {published.seed}"
     mixed = [row for row in comparison.rows(entry.name, results_of=lambda name: [recorded]) if row.mixed]
     if mixed:
-        return (
-            f"measured, {published.split}, {len(runs)} seeds",
-            mixed[0].mean_text,
-            f"training runs by one recipe ({each})",
-        )
+        title, how = f"measured, {published.split}, {len(runs)} seeds", f"training runs by one recipe ({each})"
+        return title, mixed[0].mean_text, how
     return (
         f"measured, {published.split}, mean of {len(runs)} seeds",
         METRICS[published.metric].mean_text([run.value for run in runs]),

@@ -115,5 +115,5 @@ def stale(entry: Entry) -> str | None:
     except OSError as error:
         return f"{path} cannot be read ({error.strerror})"
     if content != cards.render(entry).encode():
-        return f"{path} differs from the card generated from the registry and the results (run: make generated)"
+        return f"{path} differs from the card generated from the registry and the results (run: rnnzoo card {entry.name} --write)"
     return None

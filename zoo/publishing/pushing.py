@@ -109,10 +109,10 @@ def _has_same_files(hub: Connection, package: Package, repo: str, state: RemoteS
         raise ChangedError(
             f"{repo}: the tag {options.tag} exists at commit {state.tagged}, and rnnzoo never moves a tag. Choose another tag."
         )
-    any_parent = options.force or repo != pin.repo or options.branch != MAIN or options.create_pr
+    any_parent = options.force or options.branch != MAIN or options.create_pr
     if same or state.head is None or any_parent:
         return same
-    parent = pin.revision or pin.replaces
+    parent = (pin.revision or pin.replaces) if repo == pin.repo else None
     if parent is None and hub.listing(repo, list(files), state.head):
         raise changed(f"{repo}: commit {state.head} has files of these names, and the registry pins no commit")
     if parent not in (None, state.head):
@@ -139,6 +139,7 @@ def _push(hub: Connection, target: _Target, options: PushOptions) -> Pushed:
     if options.tag and state.tagged is None:
         tag = options.tag
         hub.call(f"{repo}: tag {tag}", lambda: hub.api.create_tag(repo, tag=tag, revision=commit))
+        options.log(f"{name}: the tag {tag} is commit {commit}.")
     weights = Pin(repo=repo, revision=commit, files=pin.files, exports=pin.exports)
     pinned = pull_request is None and _pin(name, weights, options)
     return Pushed(name, repo, url, commit, created, tuple(files), pull_request, pinned)

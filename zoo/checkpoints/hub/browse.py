@@ -8,9 +8,10 @@ from ... import registry
 from ...errors import MissingError
 from ...registry.schema import Config
 from ...utils.text import one_line
-from .. import configs, results
+from .. import configs, results, tensors
 from ..references import can_exist
 from .client import MAIN, Connection
+from .digests import damage
 from .settings import COMMIT
 
 
@@ -97,7 +98,10 @@ def _remote(info: Any) -> Remote:
 
 @dataclass(frozen=True)
 class Description:
-    """A repository on the Hub: what the Hub says about it, and its config.json and results.json, read strictly."""
+    """A repository on the Hub: what the Hub says about it, and its config.json and results.json, read strictly.
+
+    Evaluations of other weights than those of the repository are left out.
+    """
 
     remote: Remote
     files: dict[str, int | None]
@@ -114,19 +118,24 @@ def describe(repo: str, revision: str | None, timeout: float | None = None) -> D
     with Connection(timeout) as connection:
         subject, model_info = repo if revision is None else f"{repo}@{revision}", connection.api.model_info
 
-        def look() -> tuple[Remote, dict[str, int | None]]:
+        def look() -> tuple[Remote, dict[str, int | None], str | None]:
             info = model_info(repo, revision=revision, files_metadata=True)
-            return _remote(info), {one_line(file.rfilename): file.size for file in info.siblings or ()}
+            siblings = {one_line(file.rfilename): file for file in info.siblings or ()}
+            stored = getattr(siblings.get(tensors.FILE), "lfs", None)
+            return _remote(info), {name: file.size for name, file in siblings.items()}, stored and stored.sha256
 
-        remote, files = connection.call(subject, look)
+        remote, files, weights_sha256 = connection.call(subject, look)
         commit = remote.revision or connection.commit(repo, revision or MAIN)
 
         def download(name: str) -> Path:
-            return connection.download(repo, name, commit, limit=configs.MAX_BYTES)
+            path = connection.download(repo, name, commit, limit=configs.MAX_BYTES)
+            if damage(path):  # in the cache
+                path = connection.download(repo, name, commit, limit=configs.MAX_BYTES, force=True)
+            return path
 
         config = configs.read(download(configs.FILE))
         try:
-            evaluations = results.parse(download(results.FILE)).evaluations
+            evaluations = results.parse(download(results.FILE)).of_weights(weights_sha256).evaluations
         except MissingError:
             evaluations = ()
     return Description(remote, files, config, evaluations)

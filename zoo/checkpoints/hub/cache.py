@@ -239,15 +239,19 @@ def prune(hours: float = ABANDONED_HOURS, dry_run: bool = False) -> Freed:
     they may be another library's. Raises StorageError.
     """
     latest = time.time() - 3600 * hours
-    pinned = registry.load_lock().commits
-    ours = [cached for cached in contents() if cached.repo in pinned or not cached.damaged]
-    candidates = [path for cached in ours for path in (*cached.partial, *cached.unused)]
+    candidates = [path for cached in _ours() for path in (*cached.partial, *cached.unused)]
     freed = []
     for path in candidates:
         with _claimed(path) as idle:
             if idle and _modified(path) <= latest:
                 freed.append(_remove([path], dry_run))
     return Freed(tuple(path for each in freed for path in each.paths), sum(each.bytes for each in freed))
+
+
+def _ours() -> list[Cached]:
+    """Return `contents` without the damaged repositories that the registry does not pin."""
+    pinned = registry.load_lock().commits
+    return [cached for cached in contents() if cached.repo in pinned or not cached.damaged]
 
 
 @contextmanager
@@ -281,7 +285,7 @@ def _folders(name: str) -> list[Path]:
 
     name: as for `remove`, whose RequestErrors this function raises.
     """
-    cached = {each.repo for each in contents()}
+    cached = {each.repo for each in (_ours() if is_pattern(name) else contents())}
     if is_pattern(name):
         pinned = {model: pin.repo for model, pin in registry.load_lock().weights.items()}
         named = {**{repo: repo for repo in cached}, **{f"{SCHEME}{repo}": repo for repo in cached}, **pinned}

@@ -77,7 +77,7 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
         text = f"The proxy set in the environment cannot be used ({_line(chain[-1])}). Check HTTPS_PROXY and ALL_PROXY."
         return NetworkError(text), False
     if "OfflineModeIsEnabled" in names:
-        return NetworkError(f"{subject}: not in the cache, and HF_HUB_OFFLINE is set. Unset it and try again."), False
+        return NetworkError(f"{subject}: this needs the Hub, but HF_HUB_OFFLINE is set. Unset it and try again."), False
     if "LocalTokenNotFoundError" in names:
         text = "There is no token to push with. Use a token with write access: hf auth login, or set HF_TOKEN."
         return AccessError(text), False

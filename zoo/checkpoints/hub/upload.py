@@ -44,6 +44,8 @@ class PushOptions:
             raise RequestError(
                 "--create-pr opens a pull request to main, without a tag: leave out --revision and --tag."
             )
+        if self.tag is not None and (self.tag == self.branch or settings.COMMIT.fullmatch(self.tag)):
+            raise RequestError(f"--tag is {self.tag}, the name of a branch or commit. Choose another, such as v1.0.")
         if settings.COMMIT.fullmatch(self.revision or ""):
             raise RequestError(f"--revision is the commit {self.revision}. Give a branch to push to.")
 

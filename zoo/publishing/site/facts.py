@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import fmean
 
 from ... import registry
 from ...cells.colours import cell_colour
@@ -48,9 +49,15 @@ class ModelFacts:
     def measured(self) -> Evaluation | None:
         return self.recorded.measured()
 
+    @cached_property
+    def values(self) -> list[float]:
+        """The measured figure of the weights; without weights, those of all runs by one recipe."""
+        runs = (self.measured,) if self.entry.weights else self.recorded.over_seeds()
+        return [run.value for run in runs if run is not None]
+
     @property
     def measured_text(self) -> str | None:
-        return None if self.measured is None else cards.value_text(self.measured)
+        return None if self.measured is None else METRICS[self.measured.metric].mean_text(self.values)
 
     @property
     def named_text(self) -> str | None:
@@ -72,7 +79,7 @@ class ModelFacts:
         """The measured figure, scaled for display, and negated if lower is better, so that larger is always better."""
         if self.measured is None:
             return None
-        return METRICS[self.measured.metric].quality(self.measured.value)
+        return METRICS[self.measured.metric].quality(fmean(self.values))
 
     @property
     def reported_quality(self) -> float | None:
