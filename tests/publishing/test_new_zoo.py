@@ -15,7 +15,7 @@ from zoo import build, load, registry
 from zoo.cells import CELLS, FEEDFORWARD, own
 from zoo.checkpoints import results
 from zoo.networks import golden
-from zoo.publishing import lattices, package
+from zoo.publishing import cards, lattices, package
 from zoo.publishing.new_zoo import FILES, MODEL, create
 from zoo.publishing.starters import PICTURE
 from zoo.registry import lock, reader
@@ -234,6 +234,14 @@ def test_a_new_zoo_trains_releases_verifies_and_can_be_pushed(
     assert (code, f"Next: rnnzoo eval {MODEL} --record, then rnnzoo verify {MODEL}" in err) == (0, True)
     assert run("eval", MODEL, "--record", "--device", "cpu")[0] == 0
     assert run("verify", MODEL)[0] == 0  # the card has the new figure
+
+
+def test_a_card_states_the_licence_that_its_registry_gives(new_zoo: Path) -> None:
+    file = new_zoo / "registry.yaml"
+    assert "license" not in cards.render(registry.find(MODEL))
+    file.write_text(f"license: mit\n{file.read_text()}")
+    clear_caches()
+    assert "\nlicense: mit\n" in cards.render(registry.find(MODEL))
 
 
 def test_the_question_before_a_run_is_replaced(

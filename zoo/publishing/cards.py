@@ -11,7 +11,7 @@ import yaml
 from ..cells import cell_row
 from ..checkpoints import results
 from ..checkpoints.results import Evaluation, Results, RuntimeEvaluation
-from ..registry import Entry, load_lock
+from ..registry import Entry, load_lock, load_registry
 from ..registry.lock import Counts
 from ..registry.metrics import METRICS, TARGETS
 from ..registry.schema import Architecture, Embedding, Paper, Reported, Shapes
@@ -20,7 +20,6 @@ from ..utils.text import ahead_text, capitalised, counted, markdown
 from . import babi_stories, comparison
 from .training_text import recipe_text, training_text
 
-LICENSE = "apache-2.0"
 NEXT = {"characters": 'generate {} --prompt "To be"', "fsdd": "listen {} digits.wav", "music": "generate {} --seed 1"}
 """By family of data: the command for which people want a model with weights."""
 LARGEST_DROP = 0.003
@@ -118,7 +117,8 @@ def _front_matter(entry: Entry, recorded: Results) -> str:
     """
     dataset = entry.dataset
     front: dict[str, Any] = {
-        "library_name": "rnnzoo", "license": LICENSE, "pipeline_tag": entry.task.pipeline_tag,
+        "library_name": "rnnzoo", **({"license": terms} if (terms := load_registry().license) else {}),
+        "pipeline_tag": entry.task.pipeline_tag,
         "tags": ["rnn", entry.model.cell, entry.model.task], **({"datasets": [dataset.hub]} if dataset.hub else {}),
         "metrics": [TARGETS[entry.task.target].metric], "model_name": entry.name,
     }  # fmt: skip

@@ -257,6 +257,7 @@ class Declared(NamedTuple):
 class Registry(Spec):
     """The content of registry.yaml and sources.yaml."""
 
+    license: Text | None = None  # SPDX identifier, of the weights of all models; None: the cards state none
     papers: dict[Key, Paper]
     datasets: dict[Key, Dataset]
     cells: dict[CellName, OwnCell] = {}
