@@ -11,16 +11,21 @@ import shutil
 import sys
 import time
 import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import huggingface_hub
 import numpy
 import pytest
 import torch
 from huggingface_hub import constants
+from torch import Tensor
 
 from zoo import registry, spec
 from zoo.checkpoints.hub import client
-from zoo.data import examples, mnist, task_data
+from zoo.data import examples, mnist, originals, task_data
+from zoo.data.base import IGNORED, Split, TaskData
 from zoo.errors import DataError, MissingExtraError, RegistryError, RequestError
 from zoo.registry.schema import TASKS
 
@@ -515,6 +520,80 @@ def test_a_family_may_be_a_class_of_ones_own(small_zoo, run, tmp_path, monkeypat
     monkeypatch.delitem(sys.modules, "my_tasks")
     code, _, err = run("train", name, "--out", str(tmp_path / "other"), "--device", "cpu")
     assert (code, "has no examples in its validation split" in err) == (1, True)
+
+
+class Given(TaskData):
+    """The data that a test gives."""
+
+    def __init__(self, made: Callable[[], Any], **changes: Any):
+        known = registry.load_registry()
+        task = known.all_tasks["mnist-rows"].model_copy(
+            update={"input": (2,), "steps": 5, "outputs": 3, "readout": "every", **changes}
+        )
+        super().__init__(task, known.datasets["mnist"])
+        self.made = made
+
+    def read(self, name: str) -> Split:
+        return self.made()
+
+
+X, LENGTHS = torch.rand(4, 5, 2), torch.tensor([5, 3, 4, 5])
+TAGS = torch.where(torch.arange(5) < LENGTHS[:, None], 1, IGNORED)
+NOTES = torch.where(torch.arange(5)[:, None] < LENGTHS[:, None, None], 1, IGNORED).expand(4, 5, 3).to(torch.int8)
+VALUES = torch.where(NOTES == IGNORED, torch.nan, NOTES.float())
+
+
+def ending(x: Tensor, value: float) -> Tensor:
+    """A copy of targets with another value for the last output of the first example."""
+    x = x.clone()
+    x.flatten(1)[0, -1] = value
+    return x
+
+
+@pytest.mark.parametrize(("target", "targets"), [("class", TAGS), ("binary", NOTES), ("value", VALUES)])
+def test_targets_of_every_step_are_cut_with_their_sequences(target: str, targets: Tensor) -> None:
+    split = Given(lambda: Split(X, targets, {}, lengths=LENGTHS), target=target).split("train")
+    x, y, _ = split.batch([1, 2])
+    assert split.per_step
+    assert x.shape[1] == y.shape[1] == 4
+
+
+@pytest.mark.parametrize(("target", "targets", "words"), [
+    ("class", torch.ones(4, 5, dtype=torch.long), "has targets beyond the end of a sequence"),
+    ("class", TAGS[:, :4], "has targets of 4 time steps for x of 5"),
+    ("binary", ending(NOTES, 7), "has binary targets that are neither 0 nor 1"),
+    ("binary", ending(NOTES, -1), "has binary targets that are neither 0 nor 1"),
+    ("binary", ending(NOTES, IGNORED), "has a step where some of the targets are missing"),
+    ("value", NOTES.long(), "has targets that are no finite numbers"),
+    ("value", ending(VALUES, torch.inf), "has targets that are no finite numbers"),
+])  # fmt: skip
+def test_targets_that_do_not_fit_are_refused(target: str, targets: Tensor, words: str) -> None:
+    with pytest.raises(DataError, match=f"The train split that Given reads {words}"):
+        Given(lambda: Split(X, targets, {}, lengths=LENGTHS), target=target).split("train")
+
+
+def test_what_a_family_of_ones_own_raises_or_returns_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        DataError, match=r"its test split cannot be read \(KeyError in .*test_tasks\.py, line \d+: 'text'\)"
+    ):
+        Given(lambda: {}["text"]).split("test")
+    with pytest.raises(DataError, match=r"Given\.read returns None; it must return a zoo\.data\.base\.Split"):
+        Given(lambda: None).split("test")
+    with pytest.raises(DataError, match="has stream=True, but the task's `form` is"):
+        Given(lambda: Split(X, TAGS, {}, stream=True)).split("test")
+
+
+def test_a_file_is_read_before_an_older_gzipped_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RNNZOO_DATA", str(tmp_path))
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    (folder / "a.csv.gz").write_bytes(gzip.compress(b"old"))
+    (folder / "a.csv").write_bytes(b"new")
+    (folder / "b.tar.gz").write_bytes(gzip.compress(b"whole"))
+    monkeypatch.setattr(originals, "is_locked", lambda *_: True)
+    dataset = registry.load_registry().datasets["mnist"]
+    assert originals.read_verified(dataset, "a.csv") == b"new"
+    assert originals.read_verified(dataset, "b.tar.gz") == b"whole"
 
 
 # digests of data, in cards/lock.json

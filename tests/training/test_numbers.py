@@ -141,7 +141,23 @@ def test_other_data_do_not_continue_a_run(
         return replace(whole, **change(whole))
 
     monkeypatch.setattr(mnist.MNIST, "split", changed)
-    with pytest.raises(RequestError, match="another data"):
+    with pytest.raises(RequestError, match="other data"):
+        train(registry.find(NAME), tmp_path, device="cpu")
+
+
+def test_other_validation_data_do_not_continue_a_run(
+    small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_zoo({"epochs": 2})
+    train(registry.find(NAME), tmp_path, device="cpu", stop_after=1)
+    split = mnist.MNIST.split
+
+    def changed(self: mnist.MNIST, name: SplitName) -> Split:
+        whole = split(self, name)
+        return whole if name == "train" else replace(whole, raw=whole.raw[1:], targets=whole.targets[1:])
+
+    monkeypatch.setattr(mnist.MNIST, "split", changed)
+    with pytest.raises(RequestError, match=r"other validation data \(examples"):
         train(registry.find(NAME), tmp_path, device="cpu")
 
 
@@ -219,9 +235,9 @@ def test_diagnostics_are_of_the_first_validation_examples(small_zoo: Zoo, tmp_pa
 
 def test_a_diagnostic_that_is_infinite_or_nan_does_not_end_the_run(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo({"epochs": 1})
-    values = [1.0, math.inf, math.nan, None]
+    values = [1.0, math.inf, math.nan]
     (row,) = train(registry.find(NAME), tmp_path, device="cpu", recorders={"odd": lambda *_: values}).history
-    assert row.diagnostics["odd"] == (1.0, None, None, None)
+    assert row.diagnostics["odd"] == (1.0, None, None)
 
 
 # figures

@@ -333,7 +333,7 @@ def test_a_state_from_before_an_option_existed_continues(small_zoo: Zoo, tmp_pat
         train(registry.find(NAME), run, device="cpu", overrides={"epochs": 1})
     del facts["identity"]["config"]["architecture"]["an option of a later version"], facts["identity"]["data"]
     write()
-    with pytest.raises(RequestError, match="another data"):
+    with pytest.raises(RequestError, match="other data"):
         train(registry.find(NAME), run, device="cpu", overrides={"epochs": 1})
 
 

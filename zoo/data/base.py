@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from ..checkpoints.tokenizer import Tokenizer
-from ..errors import DataError, RequestError, shown
+from ..errors import DataError, RequestError, ZooError, shown
 from ..networks.network import Network
 from ..registry.schema import Augmentation, Dataset, Task
 from ..utils.arguments import check_name
+from ..utils.own import fault
 from .augmentation import augmented
 
 T = TypeVar("T", bound=Tokenizer)
@@ -48,7 +49,8 @@ class Split:
     image: tuple[int, int] | None = None
     """The family's `image`, which `TaskData.split` sets."""
     per_step: bool = False
-    """True if sequences of different lengths have a target at every step."""
+    """True if sequences of different lengths have a target at every step, which `TaskData.split` sets. Targets beyond the end of a
+    sequence are IGNORED or NaN."""
     stream: bool = False
     """True if each example continues the one before it, so that a network carries its state from one to the next."""
 
@@ -185,11 +187,24 @@ class TaskData(ABC):
         """
         names = get_args(SplitName)
         check_name("split", name, names, f"The splits are {', '.join(names)}.")
-        split = self.read(name)
+        split = self._own(name)
         self.require_examples(split, name)
         if problem := self._problem(split):
             raise DataError(f"The {name} split that {type(self).__name__} reads {problem}.")
-        return replace(split, image=self.image)
+        every = self.task.readout == "every" and split.lengths is not None
+        return replace(split, image=self.image, per_step=every)
+
+    def _own(self, name: SplitName) -> Split:
+        """Return what `read` returns. Raises DataError for what it raises besides our own errors, and if that is no Split."""
+        try:
+            split = self.read(name)
+        except (ZooError, OSError, MemoryError):
+            raise
+        except Exception as error:  # a file of another form, or a fault in the user's family
+            raise DataError(f"{self.dataset.title}: its {name} split cannot be read ({fault(error)}).") from error
+        if not isinstance(split, Split):
+            raise DataError(f"{type(self).__name__}.read returns {shown(split)}; it must return a zoo.data.base.Split.")
+        return split
 
     def require_examples(self, examples: Sized, name: SplitName) -> None:
         """Raise DataError if there are no `examples` in the split called `name`."""
@@ -220,6 +235,12 @@ class TaskData(ABC):
         if targets.dim() != len(expected) or (not is_class and targets.shape[-1] != outputs):
             return f"has targets of shape {tuple(targets.shape)}; this task's are ({', '.join(map(str, expected))})"
         known = targets[~absent]
+        if self.task.target in ("value", "forecast") and not (targets.is_floating_point() and known.isfinite().all()):
+            return f"has targets that are no finite numbers ({targets.dtype}); missing ones are NaN"
+        if self.task.target == "binary" and not ((known == 0) | (known == 1)).all():
+            return "has binary targets that are neither 0 nor 1; missing ones are IGNORED, -100, in torch.int8"
+        if self.task.target == "binary" and (absent.any(-1) != absent.all(-1)).any():
+            return "has a step where some of the targets are missing; either all are or none is"
         if is_class and (known.min() < 0 or known.max() >= outputs):
             return f"has classes from {known.min()} to {known.max()}; the task has the {outputs} classes from 0"
         shape = ["n", *["time"] * (self.task.readout != "none"), *self.task.input]
@@ -228,6 +249,13 @@ class TaskData(ABC):
             return f"becomes x of shape {tuple(x.shape)}; this task's is ({', '.join(map(str, shape))})"
         if self.task.readout != "none" and split.longest > self.task.steps:
             return f"has a sequence of {split.longest:,} time steps; the task's `steps`, the longest, is {self.task.steps:,}"
+        if split.stream != self.task.is_stream:
+            return f"has stream={split.stream}, but the task's `form` is {self.task.form!r}"
+        if self.task.readout == "every":
+            if targets.shape[1] != x.shape[1]:
+                return f"has targets of {targets.shape[1]} time steps for x of {x.shape[1]}"
+            if split.lengths is not None and not absent[torch.arange(x.shape[1]) >= split.lengths[:, None]].all():
+                return "has targets beyond the end of a sequence; they must be IGNORED, or NaN if they are numbers"
         return None
 
     @abstractmethod

@@ -49,7 +49,7 @@ class Music(TaskData):
         for roll, piece in zip(rolls, pieces, strict=True):
             roll[: len(piece)] = torch.from_numpy(piece.astype("int8"))
         digests = {file: self.dataset.sha256[file]}
-        return Split(rolls[:, :-1], rolls[:, 1:], digests, _prepare, lengths, per_step=True)
+        return Split(rolls[:, :-1], rolls[:, 1:], digests, _prepare, lengths)
 
     def prepare_network(self, network: Network) -> None:
         """Set the bias of the head, if there is one, to the log-odds with which each key sounds in the training frames."""

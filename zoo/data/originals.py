@@ -50,7 +50,7 @@ def read_verified(dataset: Dataset, name: str) -> bytes:
     """
     folder = data_folder(dataset)
     unpacked_archives = sorted(folder.glob(f"*/{glob.escape(name)}")) if "/" in name else []
-    for path in (folder / f"{name}.gz", folder / name, *unpacked_archives, *sorted(folder.glob("*.tar.gz"))):
+    for path in (folder / name, folder / f"{name}.gz", *unpacked_archives, *sorted(folder.glob("*.tar.gz"))):
         if path.exists() and (content := _content(path, name)) is not None:
             return _verified(content, path, dataset, name)
     source = f" It is available at {dataset.url}." if dataset.url else ""
@@ -75,7 +75,8 @@ def read_verified(dataset: Dataset, name: str) -> bytes:
 
 def _content(path: Path, name: str) -> bytes | None:
     """Return the content of the file `name`, which `path` is or contains; None if `path` is an archive without it."""
-    return from_archive(path, name) if path.name.endswith(".tar.gz") else unpacked(path)
+    is_archive = path.name.endswith(".tar.gz") and path.name != name
+    return from_archive(path, name) if is_archive else unpacked(path)
 
 
 def _verified(content: bytes, path: Path, dataset: Dataset, name: str) -> bytes:

@@ -106,7 +106,7 @@ def vectors(dataset: Dataset, words: Iterable[str], size: int) -> dict[str, Tens
 
 
 def _rows(dataset: Dataset, name: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(read_verified(dataset, name).decode(), newline="")))
+    return list(csv.DictReader(io.StringIO(read_verified(dataset, name).decode("utf-8-sig"), newline="")))
 
 
 class Spooky(Text):

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from ..checkpoints import results
 from ..checkpoints.tensors import read_tensors, write_tensors
+from ..data.base import Split
 from ..errors import CheckpointError, RequestError, TrainingError
 from ..registry.schema import Config, Recipe
 
 FILE = "training.safetensors"
-PROCESSES = "number of processes"
+PROCESSES, VALIDATION = "number of processes", "validation data"
 
 
 @dataclass(frozen=True)
@@ -111,16 +112,11 @@ def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def identity(
-    config: Config, recipe: Recipe, digests: Mapping[str, str], examples: int, processes: int
-) -> dict[str, Any]:
-    """Return the settings with which a run must be continued, as JSON values.
-
-    digests: those of the data. examples: their number. processes: the number of processes.
-    """
+def identity(config: Config, recipe: Recipe, train: Split, validation: Split, processes: int) -> dict[str, Any]:
+    """Return the settings with which a run must be continued, as JSON values. processes: the number of processes."""
     return {
-        "config": config.model_dump(mode="json"), "recipe": recipe.settings, "data": {**digests, "examples": examples},
-        PROCESSES: {"processes": processes},
+        "config": config.model_dump(mode="json"), "recipe": recipe.settings, "data": {**train.digests, "examples": len(train)},
+        VALIDATION: {**validation.digests, "examples": len(validation)}, PROCESSES: {"processes": processes},
     }  # fmt: skip
 
 
@@ -130,15 +126,16 @@ def difference(setting: str, current: Mapping[str, Any], stored: Mapping[str, An
     current, stored: what `identity` returned now, and for the run to continue.
     """
     before, now = stored.get(setting), current[setting]
+    title = f"{'other' if setting in ('data', VALIDATION) else 'another'} {setting}"
     if not isinstance(before, Mapping):
-        return f"another {setting}"
+        return title
     changes = [
         f"{key} {before.get(key)} instead of {now.get(key)}"
         for key in sorted({*before, *now})
         if before.get(key) != now.get(key)
     ]
     text = ", ".join(changes)
-    return f"another {setting} ({text})" if changes and len(text) < 200 else f"another {setting}"
+    return f"{title} ({text})" if changes and len(text) < 200 else title
 
 
 def require_same(folder: Path, current: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
@@ -153,11 +150,11 @@ def require_same(folder: Path, current: Mapping[str, Any], stored: Mapping[str, 
 def changed_setting(current: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
     """Return the name of the first setting that differs between what `identity` returned now and for a stored run; else None.
 
-    An older version of rnnzoo may have written `stored`. Options that are missing in `stored` had their default values; a
-    missing number of processes counts as equal.
+    An older version of rnnzoo may have written `stored`. Options that are missing in `stored` had their default values; missing
+    validation data and a missing number of processes count as equal.
     """
     validators: dict[str, Callable[[Any], Any]] = {"config": Config.model_validate, "recipe": Recipe.model_validate}
-    stored = {PROCESSES: current[PROCESSES], **stored}
+    stored = {VALIDATION: current[VALIDATION], PROCESSES: current[PROCESSES], **stored}
     for setting, value in current.items():
         validate = validators.get(setting, dict)
         try:

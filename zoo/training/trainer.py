@@ -99,7 +99,7 @@ class TrainingRun:
         if isinstance(self.network, SequenceNetwork):
             self.network.tbptt_steps, self.network.checkpoint_every = recipe.tbptt_steps, recipe.checkpoint_every
         self.updater = make_updater(self.network, recipe, self.target, self.accelerator)
-        self.identity = state.identity(entry.config, recipe, self.train.digests, examples, processes)
+        self.identity = state.identity(entry.config, recipe, self.train, self.validation, processes)
         self.step = 0
         self.carried: NetworkState | None = None  # where the next batch of a stream begins
         self.sums = torch.zeros(4, dtype=torch.float64)  # loss, metric, targets, gradient norm over this epoch
