@@ -334,3 +334,15 @@ def test_a_text_of_unknown_words_alone_is_refused(run, tmp_path):
     code, out, err = run("predict", "gru-1x200-spooky", str(tmp_path / "text.txt"))
     assert (code, out) == (2, "")
     assert "knows no word of this text" in err
+
+
+def test_a_cell_of_missing_values_reads_them_from_a_table() -> None:
+    net = build("gru-d-1x4", inputs=2, outputs=3, device="cpu")
+    x, _ = read_example(net, b"0.1,nan\n, 2\n3,4\n")
+    torch.testing.assert_close(x, torch.tensor([[[0.1, torch.nan], [torch.nan, 2], [3, 4]]]), equal_nan=True)
+    with pytest.raises(
+        RequestError, match=r"2 finite numbers, separated by commas, or nan where one is missing, .* '1,x'"
+    ):
+        read_example(net, b"1,x")
+    with pytest.raises(RequestError, match=r"line 1 is '0\.1,nan'"):
+        read_example(build("gru-1x4", inputs=2, outputs=3, device="cpu"), b"0.1,nan")

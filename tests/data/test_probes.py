@@ -87,3 +87,11 @@ def test_a_layout_that_is_none_of_them() -> None:
     odd = known.all_tasks["copying"].model_copy(update={"layout": "sorting"})
     with pytest.raises(RequestError, match=r"no layout 'sorting'.*one of: copying, selective-copying"):
         task_data(odd, known.datasets["probes"])
+
+
+@pytest.mark.parametrize("layout", ["copying", "selective-copying"])
+def test_a_word_fits_before_its_answer(layout: str) -> None:
+    known = registry.load_registry()
+    short = known.all_tasks["copying"].model_copy(update={"layout": layout, "steps": 20})
+    with pytest.raises(DataError, match="needs `steps` of at least 21: 10 symbols, GO, and the answers"):
+        task_data(short, known.datasets["probes"]).split("test")

@@ -572,6 +572,12 @@ def test_targets_that_do_not_fit_are_refused(target: str, targets: Tensor, words
         Given(lambda: Split(X, targets, {}, lengths=LENGTHS), target=target).split("train")
 
 
+def test_data_that_are_no_numbers_are_doubted() -> None:
+    assert Split(X, TAGS, {}).doubt == Split(X[..., 0].to(torch.uint8), TAGS, {}).doubt == ""
+    odd = Split(torch.cat([X, torch.full((1, 5, 2), torch.nan)]), TAGS, {})
+    assert odd.doubt == " Example 4 of these data has a number that is infinite or NaN."
+
+
 def test_what_a_family_of_ones_own_raises_or_returns_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         DataError, match=r"its test split cannot be read \(KeyError in .*test_tasks\.py, line \d+: 'text'\)"

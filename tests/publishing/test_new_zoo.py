@@ -357,6 +357,11 @@ def test_a_release_keeps_the_other_pins_and_leaves_out_what_is_not_finished(
             "lengths=torch.full((len(waves),), 70), prepare=",
             "has a sequence of 70 time steps; the task's `steps`, the longest, is 50",
         ),
+        (
+            "return waves + 0.3",
+            "waves[7] = torch.nan\n    return waves + 0.3",
+            "gradient clipping (max_grad_norm). Example 7 of these data has a number that is infinite or NaN.",
+        ),
         ("(TaskData)", "", "not a subclass of zoo.data.base.TaskData"),
         ("import hashlib", "import hashlib, pandaz", "Install what its module imports"),
         ("class Waves", "class Waving", "Correct `family` in registry.yaml"),

@@ -79,6 +79,14 @@ class Split:
             return self.prepare(self.raw[:1]).shape[1]
         return int(self.lengths.reshape(len(self), -1).sum(1).max())
 
+    @property
+    def doubt(self) -> str:
+        """A sentence about the first raw example with a number that is infinite or NaN; "" if there is none."""
+        odd = ~self.raw.flatten(1).isfinite().all(1) if self.raw.dim() > 1 else ~self.raw.isfinite()
+        return (
+            f" Example {int(odd.nonzero()[0])} of these data has a number that is infinite or NaN." if odd.any() else ""
+        )
+
     def order(self, batch_size: int, generator: torch.Generator) -> Tensor:
         """Return the indices of the examples, (n,), in the order in which an epoch trains on them.
 

@@ -2,12 +2,15 @@
 
 import csv
 import io
+import math
 import warnings
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from ..cells import CELLS, cell_class
+from ..cells.missing import GRUD
 from ..checkpoints.tokenizer import UNKNOWN, StreamTokenizer
 from ..errors import MissingExtraError, RequestError, shown
 from ..networks.network import Network
@@ -143,6 +146,9 @@ def _numbers(network: Network, content: bytes, also_image: bool) -> Tensor:
             f"with a tensor of the shape (batch, time, {', '.join(map(str, shape))})."
         )
     numbers = "one finite number" if shape == (1,) else f"{shape[0]} finite numbers, separated by commas,"
+    cell = network.config.architecture.cell
+    missing = cell in CELLS and issubclass(cell_class(cell), GRUD)
+    numbers += " or nan where one is missing," * missing
     reads = f"{name} reads {'an image or ' * also_image}{numbers} on each line"
     rows = []
     try:
@@ -150,7 +156,7 @@ def _numbers(network: Network, content: bytes, also_image: bool) -> Tensor:
         for cells in table:
             if len(cells) < 2 and not "".join(cells).strip():
                 continue
-            rows.append(_finite(cells))
+            rows.append(_finite([cell.strip() or "nan" for cell in cells] if missing else cells, missing))
             if len(rows[-1]) != shape[0]:
                 raise RequestError(f"{reads}, but line {table.line_num} {_misfit(cells, shape[0], len(rows) == 1)}")
     except (UnicodeDecodeError, csv.Error) as error:
@@ -175,12 +181,12 @@ def _misfit(cells: list[str], count: int, is_first: bool) -> str:
     return f"is {text}.{' Leave out the line of headings.' if is_heading else ''}"
 
 
-def _finite(cells: list[str]) -> list[float]:
-    """Return the numbers in the cells of a line; none if one of them is no finite float32."""
+def _finite(cells: list[str], missing: bool = False) -> list[float]:
+    """Return the numbers in the cells of a line; none if one of them is no finite float32. missing: whether one may be NaN."""
     try:
         row = [float(cell) for cell in cells]
     except ValueError:
         return []
     if "_" in "".join(cells):  # Python's, but no table's
         return []
-    return row if all(abs(number) <= LARGEST for number in row) else []
+    return row if all(abs(number) <= LARGEST or (missing and math.isnan(number)) for number in row) else []

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..errors import DataError
 from .base import IGNORED, SEEDS, Split, SplitName, TaskData
 from .originals import verify_generated
 
@@ -39,6 +40,10 @@ class Probes(TaskData):
 
     def read(self, name: SplitName) -> Split:
         n, steps = getattr(self.dataset, name), self.task.steps
+        if self.task.layout.endswith("copying") and steps < 2 * WORD + 1:
+            raise DataError(
+                f"{self.task.title} needs `steps` of at least {2 * WORD + 1}: {WORD} symbols, GO, and the answers."
+            )
         kind = self.layouts.index(self.task.layout)
         random = numpy.random.RandomState(SEEDS[name] + 10 * steps + 10**6 * kind)
         lengths: Tensor | None = None

@@ -96,7 +96,7 @@ def evaluate(
     if not (math.isfinite(measured.loss) and math.isfinite(measured.metric)):
         raise TrainingError(
             f"The loss of {checkpoint.reference.text} on the {split} data is {measured.loss}: the network's states overflow there. "
-            "Train it with a lower learning rate or gradient clipping (max_grad_norm)."
+            f"Train it with a lower learning rate or gradient clipping (max_grad_norm).{data.doubt}"
         )
     return (results.RuntimeEvaluation if elsewhere else results.Evaluation)(
         model=config.name, task=config.task, dataset=task.dataset, split=split,

@@ -197,6 +197,7 @@ class TrainingRun:
         return TrainingError(
             f"{self.entry.name} diverged in {self.summary().divergence}: {value} is infinite or NaN. "
             f"The last good state is in {self.out}{best}. Try a lower learning rate or gradient clipping (max_grad_norm)."
+            f"{self.train.doubt or self.validation.doubt}"
         )
 
     def _means(self) -> tuple[float, float, float]:
