@@ -1,7 +1,7 @@
 """Benchmark the exponential of an antisymmetric matrix, and its gradient, next to torch.linalg.matrix_exp.
 
-`python -m benchmarks.exponential [--rounds N] [--threads N] [--out FILE]` measures both functions in turn, on real and on
-complex matrices of several sizes, as large as those of an orthogonal start, and stores the least seconds of each.
+`python -m benchmarks.exponential [--rounds N] [--threads N] [--out FILE]` measures both functions in turn, on W - W^H for real
+and complex matrices W of several sizes whose entries have the variance 1 / n, and stores the least seconds of each pass.
 `python -m zoo.publishing.generated` writes the result into docs/speed.md.
 """
 

@@ -100,8 +100,8 @@ def _emit_models(models: Sequence[tuple[str, index.Summary]], as_json: bool, cos
             sizes = {"parameters": counts.parameters} | ({"multiply_adds": counts.multiply_adds} if costs else {})
         rows.append({
             "name": name, "cell": model.cell, "task": model.task, **sizes,
-            "measured": fmean(values) if values else None, "runs": len(values), "reported_percent": list(model.reported_percent), "reported": model.reported_text,
-            "weights": model.pretrained,
+            "measured": fmean(values) if values else None, "runs": len(values), "weights": model.pretrained,
+            "reported_percent": list(model.reported_percent), "reported": model.reported_text,
         })  # fmt: skip
         texts = (f"{size:,}" for size in sizes.values())
         measured_text = TARGETS[model.target].mean_text(values) if values else None

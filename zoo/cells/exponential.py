@@ -14,7 +14,6 @@ from ..utils.torch_internals import is_mapped
 DEGREE = 8
 REACH = {torch.float32: 0.58, torch.float64: 0.0499}
 """The largest 1-norm for which the Taylor polynomial of degree 8 is exact to rounding (Bader, Blanes & Casas 2019, Table 1)."""
-
 MOST = 120
 """The most squarings: 2^-MOST is a normal number in float32. A larger matrix overflows, as it should."""
 
