@@ -113,7 +113,7 @@ def _emit_models(models: Sequence[tuple[str, index.Summary]], as_json: bool, cos
 
 def _figures(name: str, model: index.Summary) -> tuple[float, ...]:
     """Return the test figure of a model's weights; without weights, those of its runs by one recipe, () if there are none."""
-    return figures.test_figures(name)[: 1 if model.pretrained else None]
+    return tuple(figures.shown(figures.test_figures(name), model.pretrained))
 
 
 def _summaries() -> dict[str, index.Summary]:

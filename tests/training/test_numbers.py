@@ -124,40 +124,28 @@ def test_a_recipe_truncates(small_zoo: Zoo, tmp_path: Path) -> None:
     assert any(not torch.allclose(slope, gradient()[name]) for name, slope in gradient(tbptt_steps=5).items())
 
 
-@pytest.mark.parametrize(
-    "change",
-    [lambda whole: {"raw": whole.raw[:-1], "targets": whole.targets[:-1]}, lambda whole: {"digests": {"x": "0" * 64}}],
-    ids=["another size", "the same size"],
-)
+def smaller(whole: Split) -> dict[str, Any]:
+    return {"raw": whole.raw[:-1], "targets": whole.targets[:-1]}
+
+
+@pytest.mark.parametrize(("part", "change", "words"), [
+    ("train", smaller, "other data"), ("train", lambda whole: {"digests": {"x": "0" * 64}}, "other data"),
+    ("validation", smaller, r"other validation data \(examples"),
+], ids=["another size", "the same size", "validation"])  # fmt: skip
 def test_other_data_do_not_continue_a_run(
-    small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Split], dict[str, Any]]
-) -> None:
+    small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, change: Callable[[Split], dict[str, Any]],
+    words: str,
+) -> None:  # fmt: skip
     small_zoo({"epochs": 2})
     train(registry.find(NAME), tmp_path, device="cpu", stop_after=1)
     split = mnist.MNIST.split
 
     def changed(self: mnist.MNIST, name: SplitName) -> Split:
         whole = split(self, name)
-        return replace(whole, **change(whole))
+        return replace(whole, **change(whole)) if name == part else whole
 
     monkeypatch.setattr(mnist.MNIST, "split", changed)
-    with pytest.raises(RequestError, match="other data"):
-        train(registry.find(NAME), tmp_path, device="cpu")
-
-
-def test_other_validation_data_do_not_continue_a_run(
-    small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small_zoo({"epochs": 2})
-    train(registry.find(NAME), tmp_path, device="cpu", stop_after=1)
-    split = mnist.MNIST.split
-
-    def changed(self: mnist.MNIST, name: SplitName) -> Split:
-        whole = split(self, name)
-        return whole if name == "train" else replace(whole, raw=whole.raw[1:], targets=whole.targets[1:])
-
-    monkeypatch.setattr(mnist.MNIST, "split", changed)
-    with pytest.raises(RequestError, match=r"other validation data \(examples"):
+    with pytest.raises(RequestError, match=words):
         train(registry.find(NAME), tmp_path, device="cpu")
 
 

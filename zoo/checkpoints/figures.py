@@ -5,8 +5,12 @@ evaluations stand after it.
 """
 
 import json
+from collections.abc import Sequence
+from typing import TypeVar
 
 from ..utils import paths
+
+T = TypeVar("T")
 
 _EVALUATIONS = b'\n "evaluations": '
 """The bytes with which `results.write` begins the evaluations. They occur once: a deeper key has more spaces before it, and no
@@ -33,6 +37,11 @@ def test_figures(name: str) -> tuple[float, ...]:
     except (ValueError, LookupError, TypeError):
         return _strictly(name)
     return tuple(others if lost else [*first, *others]) if first else ()
+
+
+def shown(runs: Sequence[T], weights: bool) -> Sequence[T]:
+    """Return those of a model's runs whose mean is shown: the first, which has the weights if there are any; else all."""
+    return runs[:1] if weights else runs
 
 
 def _strictly(name: str) -> tuple[float, ...]:

@@ -15,7 +15,7 @@ from ..errors import DataError, RequestError, ZooError, shown
 from ..networks.network import Network
 from ..registry.schema import Augmentation, Dataset, Task
 from ..utils.arguments import check_name
-from ..utils.own import fault
+from ..utils.own import located
 from .augmentation import augmented
 
 T = TypeVar("T", bound=Tokenizer)
@@ -195,21 +195,21 @@ class TaskData(ABC):
         """
         names = get_args(SplitName)
         check_name("split", name, names, f"The splits are {', '.join(names)}.")
-        split = self._own(name)
+        split = self._read(name)
         self.require_examples(split, name)
         if problem := self._problem(split):
             raise DataError(f"The {name} split that {type(self).__name__} reads {problem}.")
         every = self.task.readout == "every" and split.lengths is not None
         return replace(split, image=self.image, per_step=every)
 
-    def _own(self, name: SplitName) -> Split:
+    def _read(self, name: SplitName) -> Split:
         """Return what `read` returns. Raises DataError for what it raises besides our own errors, and if that is no Split."""
         try:
             split = self.read(name)
         except (ZooError, OSError, MemoryError):
             raise
         except Exception as error:  # a file of another form, or a fault in the user's family
-            raise DataError(f"{self.dataset.title}: its {name} split cannot be read ({fault(error)}).") from error
+            raise DataError(f"{self.dataset.title}: its {name} split cannot be read ({located(error)}).") from error
         if not isinstance(split, Split):
             raise DataError(f"{type(self).__name__}.read returns {shown(split)}; it must return a zoo.data.base.Split.")
         return split

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import ExportError, first_line
+from ..errors import ExportError
 from ..networks import golden
 from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
@@ -42,33 +42,23 @@ def check(runtime: Runtime, network: Network, kind: str) -> Checked:
     and with one; and if the cell uses the time between inputs, once more with random times. Those inputs are from 0 to 1. Where
     inputs are numbers, the first SHORT steps run again with inputs from -WIDE to WIDE.
 
-    Raises ExportError if a number is off by more than TOLERANCE, or if the runtime fails. The network's own float32 may be off by
+    Raises ExportError if a number is off by more than TOLERANCE, and what the runtime raises. The network's own float32 may be off by
     more than TOLERANCE, for wide inputs or weights that amplify roundings, so up to ROUNDINGS times its error is allowed.
     """
     x, _ = golden.example_input(network)
     exact = golden.exact(network)
-    try:
-        if network.interface.readout == "none":
-            sizes: tuple[int, ...] = ()
-        else:
-            steps = x.shape[1]
-            sizes = tuple(sorted({1, min(SHORT, steps), min(STEPS, steps) if kind == "step" else steps}))
-        run = sizes[-1:] if kind == "step" else sizes
-        worst = max(_difference(runtime, exact, kind, part) for part in [x[:, :n] for n in run] or [x])
-        _require(worst, exact, x)
-        if x.is_floating_point():
-            wide = WIDE * (2 * (x[:, :SHORT] if sizes else x) - 1)
-            _require(_difference(runtime, exact, kind, wide), exact, wide, f" for inputs from -{WIDE} to {WIDE}")
-    except ExportError:
-        raise
-    except Exception as error:  # whatever a runtime raises
-        raise failure(error) from error
+    if network.interface.readout == "none":
+        sizes: tuple[int, ...] = ()
+    else:
+        steps = x.shape[1]
+        sizes = tuple(sorted({1, min(SHORT, steps), min(STEPS, steps) if kind == "step" else steps}))
+    run = sizes[-1:] if kind == "step" else sizes
+    worst = max(_difference(runtime, exact, kind, part) for part in [x[:, :n] for n in run] or [x])
+    _require(worst, exact, x)
+    if x.is_floating_point():
+        wide = WIDE * (2 * (x[:, :SHORT] if sizes else x) - 1)
+        _require(_difference(runtime, exact, kind, wide), exact, wide, f" for inputs from -{WIDE} to {WIDE}")
     return Checked(worst, sizes)
-
-
-def failure(error: Exception) -> ExportError:
-    """Return the error of a file whose runtime raised `error`."""
-    return ExportError(f"its own runtime cannot run it ({first_line(error)})")
 
 
 def _require(difference: float, exact: Network, x: Tensor, where: str = "") -> None:

@@ -14,7 +14,7 @@ import torch
 from ..checkpoints import configs, tensors
 from ..checkpoints.references import Reference
 from ..checkpoints.sources import resolve
-from ..errors import ExportError, RequestError, first_line, shown
+from ..errors import ExportError, RequestError, ZooError, first_line, shown
 from ..networks.base import unwrapped
 from ..networks.frozen import check_finite, frozen
 from ..networks.network import Network
@@ -24,9 +24,9 @@ from ..registry.schema import Config
 from ..utils import files
 from ..utils.arguments import path_of
 from ..utils.provenance import command, versions
-from .base import Job, Provenance, Runtime
-from .check import Checked, check, failure
-from .formats import FORMATS, GRAPHS, Format, find_format, why_not
+from .base import Job, Provenance
+from .check import Checked, check
+from .formats import FORMATS, GRAPHS, find_format, why_not
 
 
 @dataclass(frozen=True)
@@ -149,21 +149,15 @@ def _write(format: str, job: Job, reference: Network) -> Exported:
         ) from error
     try:
         with _quiet():
-            checked = check(_opened(row, job), reference, job.kind)
+            checked = check(row.open(path, job.network, job.kind), reference, job.kind)
     except ExportError as error:
         raise ExportError(f"{path.name} was deleted: {error}.") from error
-    size = sum(part.stat().st_size for part in path.parent.glob(f"{path.stem}.*"))
-    return Exported(path, format, job.kind, size, files.sha256(path), checked)
-
-
-def _opened(row: Format, job: Job) -> Runtime:
-    """Return the runtime of the file that a job has written. Raises ExportError if it cannot open the file, and OSError."""
-    try:
-        return row.open(job.path, job.network, job.kind)
-    except (ExportError, OSError):
+    except ZooError:
         raise
     except Exception as error:  # whatever a runtime raises
-        raise failure(error) from error
+        raise ExportError(f"{path.name} was deleted: its own runtime cannot run it ({first_line(error)}).") from error
+    size = sum(part.stat().st_size for part in path.parent.glob(f"{path.stem}.*"))
+    return Exported(path, format, job.kind, size, files.sha256(path), checked)
 
 
 def _cause(error: BaseException) -> BaseException:

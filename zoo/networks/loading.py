@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 
@@ -57,8 +56,9 @@ def load(
         ).eval()
         return fresh if quantize is None else quantized(fresh).to(fresh.device, target_dtype)
     resolved, stored = sources.resolve(Reference.parse(name_or_path, revision)), None if quantize else dtype
-    resolved = replace(resolved, config=with_dropout(resolved.config, dropout, recurrent_dropout))
-    network: Network = assemble(resolved, device=device, dtype=stored, allow_large=allow_large)
+    network: Network = assemble(
+        resolved, device=device, dtype=stored, allow_large=allow_large, dropout=dropout, recurrent_dropout=recurrent_dropout
+    )  # fmt: skip
     if quantize is not None:  # the weights are rounded as they are stored, then converted
         network = quantized(network).to(network.device, target_dtype)
     if classes is not None:

@@ -4,7 +4,6 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,14 +38,15 @@ from .base import (
 
 def assemble(
     checkpoint: Checkpoint, *, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None,
-    allow_large: bool = False, kind: Any = None,
+    allow_large: bool = False, kind: Any = None, dropout: float | None = None, recurrent_dropout: float | None = None,
 ) -> Any:  # fmt: skip
     """Return the Network of a checkpoint that is on this machine, with its weights and its tokenizer, in eval mode.
 
-    device, dtype, allow_large: as for `load`. kind: as for `meta_network`. Raises CheckpointError if a tensor is missing, unexpected, of another shape
+    device, dtype, allow_large, dropout, recurrent_dropout: as for `load`. kind: as for `meta_network`. Raises CheckpointError if a tensor is missing, unexpected, of another shape
     or dtype, or not finite; SizeError and RequestError as `load` does.
     """
-    config, target, target_dtype = checkpoint.config, resolve_device(device, meta=True), resolve_dtype(dtype)
+    config = configs.with_dropout(checkpoint.config, dropout, recurrent_dropout)
+    target, target_dtype = resolve_device(device, meta=True), resolve_dtype(dtype)
     network = meta_network(config, kind)
     if not allow_large:
         refuse_large(network, "; pass allow_large=True to build it")
@@ -165,12 +165,14 @@ class PretrainedMixin(ConfiguredModule):
         """
         reference = Reference.parse(name_or_path, revision, bare_repo=True)
         checkpoint = resolve(reference)
-        checkpoint = replace(checkpoint, config=configs.with_dropout(checkpoint.config, dropout, recurrent_dropout))
         described = network_class(checkpoint.config)
         if not (issubclass(described, cls) or issubclass(cls, described)):
             raise RequestError(f"{reference.text} is a {described.__name__}, not a {cls.__name__}. Use zoo.load.")
         kind = cls if issubclass(cls, described) else described
-        network = assemble(checkpoint, device=device, dtype=dtype, allow_large=allow_large, kind=kind)
+        network = assemble(
+            checkpoint, device=device, dtype=dtype, allow_large=allow_large, kind=kind, dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+        )  # fmt: skip
         if classes is not None:
             network.reset_head(classes)
         return network

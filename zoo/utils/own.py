@@ -28,13 +28,13 @@ def import_own(path: str, kind: str, field: str, base: type[Any], error: type[Zo
         )
         raise error(f"The {kind} {path} cannot be imported ({first_line(reason)}). {fix}") from reason
     except (Exception, SystemExit) as reason:  # a fault in the user's module
-        raise error(f"The {kind} {path} cannot be imported ({fault(reason)}). Correct that module.") from reason
+        raise error(f"The {kind} {path} cannot be imported ({located(reason)}). Correct that module.") from reason
     if not (isinstance(own, type) and issubclass(own, base)):
         raise error(f"The {kind} {path} is not a subclass of {base.__module__}.{base.__name__}, which it must be.")
     return own
 
 
-def fault(error: BaseException) -> str:
+def located(error: BaseException) -> str:
     """Return an error's type, the file and the line where it was raised, and its message."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     file, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (last.filename, last.lineno)

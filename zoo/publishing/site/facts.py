@@ -7,7 +7,7 @@ from statistics import fmean
 
 from ... import registry
 from ...cells.colours import cell_colour
-from ...checkpoints import exported, results
+from ...checkpoints import exported, figures, results
 from ...checkpoints.results import Evaluation, Results
 from ...registry import Entry
 from ...registry.lock import Counts
@@ -52,8 +52,7 @@ class ModelFacts:
     @cached_property
     def values(self) -> list[float]:
         """The measured figure of the weights; without weights, those of all runs by one recipe."""
-        runs = (self.measured,) if self.entry.weights else self.recorded.over_seeds()
-        return [run.value for run in runs if run is not None]
+        return [run.value for run in figures.shown(self.recorded.over_seeds(), self.entry.weights is not None)]
 
     @property
     def measured_text(self) -> str | None:
