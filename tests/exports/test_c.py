@@ -30,6 +30,7 @@ from zoo.exports.writing import Exported, export
 from zoo.networks import golden
 from zoo.networks.builder import build
 from zoo.networks.frozen import frozen
+from zoo.networks.layer import Direction
 from zoo.networks.network import Network
 from zoo.networks.quantize import quantize_rows, quantized
 from zoo.registry.schema import Config
@@ -143,9 +144,15 @@ def test_missing_values_are_seen_by_every_compiler(compiler: str, flag: str, tmp
     torch.testing.assert_close(torch.tensor([found], dtype=torch.float64), exact.detach(), rtol=1e-5, atol=1e-5)
 
 
-def test_layers_that_differ_in_a_setting_alone_have_code_of_their_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", [
+    lambda direction: setattr(direction, "zoneout", 0.4),
+    lambda direction: setattr(direction.cell, "activation", torch.sigmoid),
+])  # fmt: skip
+def test_layers_that_differ_in_a_setting_alone_have_code_of_their_own(
+    change: Callable[[Direction], None], tmp_path: Path
+) -> None:
     net = small("rnn", layers=3, inputs=(6,))
-    net.layers[1].forward_direction.zoneout = 0.4
+    change(net.layers[1].forward_direction)
     assert one(net, "c", tmp_path).checked.difference < 1e-5
 
 

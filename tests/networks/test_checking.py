@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from zoo import check_cell
+from zoo import build, check_cell
 from zoo.cells import CELLS
 from zoo.cells.base import Cell, State
 from zoo.cells.projections import ProjectionFactory, at_every_step
@@ -117,6 +117,42 @@ def test_options_and_unknown_cells() -> None:
     assert len(check_cell("deltanet", {"heads": 3})) == len(CHECKS)
     with pytest.raises(UnknownNameError, match="No cell is called 'lstmm'"):
         check_cell("lstmm")
+
+
+class Fixed(Sound):
+    """A cell with a vector that is not trained."""
+
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.rate.requires_grad_(False)
+
+    def set_initial_values(self, generator: torch.Generator, steps: int) -> None:
+        nn.init.uniform_(self.rate, generator=generator)
+
+
+class Buffered(Sound):
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.register_buffer("mask", torch.ones(projection.units))
+
+
+class Attribute(Sound):
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.inner = nn.Module()
+        self.inner.mask = torch.ones(projection.units)
+
+
+def test_tensors_that_are_no_parameters_are_refused() -> None:
+    assert len(check_cell("fixed")) == len(CHECKS)
+    with pytest.raises(
+        CellError, match="Buffered keeps a tensor that is no parameter, mask, whose values would be lost"
+    ):
+        check_cell("buffered")
+    with pytest.raises(
+        CellError, match=r"Attribute keeps a tensor that is no parameter, inner.mask, .*requires_grad=False"
+    ):
+        build("attribute-1x8", inputs=3, outputs=2)
 
 
 class Unmakeable(Sound):

@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from ..cells.base import Cell
 from ..cells.projections import Projection
 from ..checkpoints.tokenizer import Tokenizer
-from ..errors import RequestError, SizeError, first_line, shown
+from ..errors import CellError, RequestError, SizeError, first_line, shown
 from ..registry.schema import STREAMS, Config, Interface
 from ..utils import import_object
 from ..utils.torch_internals import children, parameters, within_compiled
@@ -57,10 +58,26 @@ def network_class(config: Config) -> Any:
 def meta_network(config: Config, kind: Any = None) -> Any:
     """Return the network that `config` describes on the meta device: shapes without values, in float32.
 
-    kind: a subclass of `network_class(config)` to construct instead of it.
+    kind: a subclass of `network_class(config)` to construct instead of it. Raises CellError for a cell with tensors that are no
+    parameters.
     """
     with torch.device("meta"):
-        return (kind or network_class(config))(config).to(torch.float32)  # torch's default dtype may be another
+        network = (kind or network_class(config))(config).to(torch.float32)  # torch's default dtype may be another
+    for cell in (module for module in network.modules() if isinstance(module, Cell)):
+        _require_parameters_alone(cell)
+    return network
+
+
+def _require_parameters_alone(cell: Cell) -> None:
+    """Raise CellError for a buffer or another tensor of a cell: a network is built without memory, which loses its values."""
+    for prefix, module in cell.named_modules():
+        others = {**dict(module.named_buffers(recurse=False)), **vars(module)}
+        for name in (name for name, value in others.items() if isinstance(value, Tensor)):
+            raise CellError(
+                f"{type(cell).__name__} keeps a tensor that is no parameter, {'.'.join(filter(None, (prefix, name)))}, whose values "
+                "would be lost. Make it an nn.Parameter that set_initial_values sets, with requires_grad=False if it is not "
+                "trained, or compute it in the step by zoo.cells.constants.constant."
+            )
 
 
 def refuse_large(network: ConfiguredModule, hint: str = "") -> None:

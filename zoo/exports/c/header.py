@@ -17,15 +17,16 @@ from ...errors import ExportError
 from ...networks.network import NoHead
 from ...networks.quantize import quantize_rows
 from ...networks.recurrent import RecurrentNetwork
+from ...networks.signature import signature
 from ..base import Provenance
 from ..graphs import takes_gaps
 from .emission import LayerCode
 from .gates import gates
 from .operations import number
-from .tracing import Trace, alike, trace
+from .tracing import Trace, trace
 
 Traces = dict[object, Trace]
-"""The graphs of layers, by the architecture of their networks and the layers' keys (`alike`). Headers of several networks can
+"""The graphs of layers, by the architecture of their networks and the layers' signatures. Headers of several networks can
 share them, if their configs say all about their equations: not if a program changed a cell of one of them."""
 _ALIGNED = 64
 """Bytes in a cache line; the weights of every layer begin at a cache line."""
@@ -192,13 +193,13 @@ def _layers(
     Adds the layers' weights to `weights`, and new graphs to `traces`. There are no places unless `inspected`.
     """
     equations = network.config.architecture.model_dump_json(exclude={"layers", "embedding"})
-    codes: dict[object, tuple[Trace, LayerCode, str]] = {}  # layers with equal keys share one
+    codes: dict[object, tuple[Trace, LayerCode, str]] = {}  # layers of the same signature share one
     functions, states, numbers = "", 0, 0
     calls: list[str] = []
     places: list[Place] = []
     inputs = network.interface.input[0] if network.embedding is None else network.embedding.embedding_dim
     for depth, layer in enumerate(network.layers):
-        key = alike(layer)
+        key = signature(layer)
         if key not in codes:
             traced = traces.get((equations, key)) or trace(layer, network.width if depth else inputs)
             traces[equations, key] = traced

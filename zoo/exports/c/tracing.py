@@ -43,7 +43,7 @@ class LayerStep(nn.Module):
 
 @dataclass(frozen=True)
 class Trace:
-    """The graph of one step of a layer for one sequence. Layers with the same key (`alike`) share it.
+    """The graph of one step of a layer for one sequence. Layers of the same signature share it.
 
     x, dt, states, output, new_states: the graph's nodes for the inputs and the results of the step; dt is None for a cell
     that does not use the time between inputs.
@@ -85,16 +85,6 @@ class Trace:
             if node.name in self.parameters or not found.isdisjoint(node.all_input_nodes):
                 found.add(node)
         return found
-
-
-def alike(layer: Layer) -> tuple[object, ...]:
-    """Return a key that layers have in common if their steps differ in nothing but the values of their weights."""
-    shapes = [(name, tensor.shape) for name, tensor in layer.state_dict().items()]
-    settings = [
-        (name, type(module), *sorted((k, v) for k, v in vars(module).items() if isinstance(v, int | float | str)))
-        for name, module in layer.named_modules()
-    ]
-    return *shapes, *settings
 
 
 def trace(layer: Layer, inputs: int) -> Trace:

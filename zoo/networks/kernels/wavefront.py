@@ -6,8 +6,6 @@ equations are the cells' own: the cell's `step` runs with parameters that are st
 """
 
 from collections.abc import Sequence
-from functools import partial
-from types import FunctionType
 from typing import TypeVar
 
 import torch
@@ -17,11 +15,10 @@ from ...cells.base import Cell, RawInputCell, State, matched
 from ...cells.projections import Projection
 from ...utils import torch_internals
 from ..layer import Direction, Layer
+from ..signature import signature
 from .shared import customised, overridden
 
 Module = TypeVar("Module", bound=nn.Module)
-MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
-"""Names of the attributes that every module has."""
 
 
 def supports(layers: Sequence[Layer]) -> bool:
@@ -55,29 +52,7 @@ def _is_dense_equations(direction: Direction) -> bool:
 
 def _are_alike(modules: Sequence[nn.Module]) -> bool:
     """Return whether modules differ only in their parameters' values, so that one copy of the first can compute them all."""
-    first = _signature(modules[0])
-    return all(_signature(m) == first for m in modules[1:])
-
-
-def _signature(module: nn.Module) -> tuple[object, ...]:
-    """Return a module's class, its parameters' shapes, its other attributes, and the signatures of its submodules."""
-    shapes = {name: p.shape for name, p in torch_internals.parameters(module).items() if p is not None}
-    attributes = {
-        name: _comparable(value)
-        for name, value in vars(module).items()
-        if name not in MODULE_ATTRIBUTES and value is not None
-    }
-    submodules = {name: _signature(m) for name, m in module.named_children()}
-    return type(module), shapes, attributes, submodules
-
-
-def _comparable(value: object) -> object:
-    """Return an object that is equal for attributes of the same meaning. A tensor equals nothing: nothing here stacks it."""
-    if isinstance(value, partial):
-        return value.func, value.args, value.keywords
-    if isinstance(value, FunctionType) and not (value.__closure__ or value.__defaults__ or value.__kwdefaults__):
-        return value.__code__, id(value.__globals__)  # a lambda that every layer makes anew
-    return object() if isinstance(value, Tensor) else value
+    return len({signature(m) for m in modules}) == 1
 
 
 def scan(layers: Sequence[Layer], x: Tensor, state: Sequence[State]) -> tuple[list[Tensor], tuple[State, ...]]:
