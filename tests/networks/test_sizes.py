@@ -11,6 +11,7 @@ from helpers import (
     normal,
 )
 from marks import each_case
+from pydantic import ValidationError
 
 from zoo import load, registry
 from zoo.errors import RequestError, SizeError
@@ -51,6 +52,16 @@ def test_every_registered_model_can_be_counted() -> None:
 def test_huge_networks_are_refused_before_memory_is_taken() -> None:
     with pytest.raises(SizeError, match=r"small has [0-9,]{15,} parameters.*allow_large"):  # 8 terabytes
         builder.build(config("lstm", layers=1024, units=16384), device="cpu")
+
+
+def test_a_network_reads_and_predicts_a_vocabulary_of_word_pieces() -> None:
+    size = 50_257
+    interface = Interface(vocabulary=size, steps=5, outputs=size, readout="every")
+    architecture = Architecture(cell="gru", layers=1, units=4, embedding=Embedding(size=2, trainable=True))
+    net = builder.build(Config(architecture=architecture, interface=interface), device="cpu").eval()
+    assert net(torch.tensor([[0, size - 1]])).shape == (1, 2, size)
+    with pytest.raises(ValidationError, match=r"vocabulary\n *must be at most 1048576, not 1048577"):
+        Interface(vocabulary=2**20 + 1, steps=5, outputs=2, readout="last")
 
 
 def test_large_networks_are_built_and_loaded_when_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

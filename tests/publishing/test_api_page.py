@@ -67,7 +67,7 @@ def test_shapes_of_arguments_and_how_an_object_is_made_and_called_are_told() -> 
 
 
 def test_fields_of_base_classes_are_listed_and_arguments_are_items() -> None:
-    assert "- `outputs: CountOrZero`" in PARTS["Interface"]  # declared by Shapes
+    assert "- `outputs: VocabularyOrZero`" in PARTS["Interface"]  # declared by Shapes
     assert "- `interface: Interface`" in PARTS["Config"]
     assert "\n- `seed`: a non-negative integer." in PARTS["build"]
     assert "\n\nRaises UnknownNameError for an unknown name" in PARTS["build"]

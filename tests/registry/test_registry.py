@@ -504,7 +504,7 @@ VALUES = {
     "    layers: 1": "0 | -1 | 1025 | 1.0 | yes | '1'",
     "    validation: 5": "0 | -1 | 1.0 | true",
     "    steps: 784": "0 | 1000001 | .inf",
-    "    outputs: 10": "0 | 16385 | false",
+    "    outputs: 10": "0 | 1048577 | false",
     "    input: [1]": "1 | [0] | [-1] | [1.5] | ['1'] | [true] | one",
     "    readout: last": "first | 1 | null",
     "    batch_size: 10": "0 | -1 | 1e1 | true | 100000",

@@ -58,7 +58,8 @@ def _types() -> str:
     """Return the definitions of the fields' types that zoo.registry.schema.base names, as a block of code."""
     body = ast.parse(inspect.getsource(base)).body
     named = {ast.unparse(node.targets[0]): ast.unparse(node) for node in body if isinstance(node, ast.Assign)}
-    return _code("\n".join(named[name] for name in ("Key", "Text", "Count", "Shape", "Layers", "Rate")))
+    shown = ("Key", "Text", "Count", "Vocabulary", "VocabularyOrZero", "Shape", "Layers", "Rate")
+    return _code("\n".join(named[name] for name in shown))
 
 
 def _entry(path: str, item: Any) -> Iterator[str]:

@@ -15,7 +15,8 @@ Text = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00-\x1
 """One line of text without control characters, because tables, cards and messages show it."""
 Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,79}$")]
 Count = Annotated[int, Field(ge=1, le=16384)]
-CountOrZero = Annotated[int, Field(ge=0, le=16384)]
+Vocabulary = Annotated[int, Field(ge=1, le=2**20)]
+VocabularyOrZero = Annotated[int, Field(ge=0, le=2**20)]
 Shape = Annotated[tuple[Count, ...], Field(strict=False, max_length=3)]
 Layers = Annotated[int, Field(ge=1, le=1024)]
 Percent = Annotated[float, Field(ge=0.0, le=100.0)]

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from ...utils.text import ahead_text, counted
 from ..metrics import Target
-from .base import Count, CountOrZero, Finite, Key, Positive, Seq, Sha256, Shape, Spec, Text, Url
+from .base import Count, Finite, Key, Positive, Seq, Sha256, Shape, Spec, Text, Url, Vocabulary, VocabularyOrZero
 from .faults import fault
 
 TASKS: dict[str, str] = {
@@ -95,10 +95,10 @@ class Shapes(Spec):
     """The shapes of a network's input and output."""
 
     input: Shape = ()  # of one time step: (features,), (channels, height, width), or () for a token
-    vocabulary: Count | None = None  # number of tokens, for text: token 0 is padding, token 1 is an unknown word
+    vocabulary: Vocabulary | None = None  # number of tokens, for text: token 0 is padding, token 1 is an unknown word
     steps: Annotated[int, Field(ge=1, le=1_000_000)]
     """Length of the longest sequence in time steps. Some initial values of gate biases depend on it."""
-    outputs: CountOrZero
+    outputs: VocabularyOrZero
     """Number of classes or values. 0, which no task has, leaves out the head: the network returns what a head would read."""
     readout: Literal["last", "mean", "every", "none"]
     """Time steps that the head reads: the last (of two directions, the last of each), the mean over all, or every one.
@@ -166,7 +166,7 @@ class Task(Shapes):
     title: Text
     family: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9.-]{0,79}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$")]
     """A key of TASKS, or `package.module:Class` for your own subclass of zoo.data.base.TaskData."""
-    outputs: Count
+    outputs: Vocabulary
     dataset: Key
     layout: Key  # variant of the family, such as `rows` of mnist; each family has its own variants
     input_description: Text | None = None  # content of an input; None for text, which the tokenizer prepares
