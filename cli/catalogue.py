@@ -48,7 +48,8 @@ def list_(
     ] = None,
     remote: Annotated[bool, Option("--remote", help="List the models of --namespace on the Hub instead.")] = False,
     namespace: Annotated[
-        str | None, Option(help="User or organisation on the Hub, for --remote (default: rnnzoo).")
+        str | None,
+        Option(help="User or organisation on the Hub, for --remote (default: that of the registry, rnnzoo)."),
     ] = None,
     timeout: Timeout = None,
     as_json: AsJson = False,
@@ -60,7 +61,7 @@ def list_(
             raise RequestError(
                 "--remote can be combined only with --exclude, --namespace, --timeout and --json: leave the other options out."
             )
-        _list_remote(patterns, exclude, namespace or "rnnzoo", timeout, as_json)
+        _list_remote(patterns, exclude, namespace or registry.load_registry().namespace, timeout, as_json)
         return
     if namespace is not None or timeout is not None:
         raise RequestError("--namespace and --timeout are for the Hub: add --remote.")

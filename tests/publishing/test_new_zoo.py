@@ -14,6 +14,7 @@ from small import clear_caches
 from zoo import build, load, registry
 from zoo.cells import CELLS, FEEDFORWARD, own
 from zoo.checkpoints import results
+from zoo.errors import RegistryError
 from zoo.networks import golden
 from zoo.publishing import cards, lattices, package
 from zoo.publishing.new_zoo import FILES, MODEL, create
@@ -242,6 +243,26 @@ def test_a_card_states_the_licence_that_its_registry_gives(new_zoo: Path) -> Non
     file.write_text(f"license: mit\n{file.read_text()}")
     clear_caches()
     assert "\nlicense: mit\n" in cards.render(registry.find(MODEL))
+
+
+def test_a_zoo_with_a_namespace_is_loaded_and_pushed_by_it(
+    small_zoo: Callable[..., Path], run: Run, tmp_path: Path
+) -> None:
+    file = small_zoo({"epochs": 1}) / "registry.yaml"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "namespace": "some-one"}))
+    clear_caches()
+    model = "rnn-1x8-mnist-rows"
+    assert f'load("{model}", pretrained=False)' in cards.render(registry.find(model))
+    assert run("train", model, "--out", str(tmp_path), "--device", "cpu")[0] == 0
+    assert run("release", str(tmp_path))[0] == 0
+    clear_caches()
+    entry = registry.find(model)
+    assert entry.required_pin("push").repo == f"some-one/{model}"
+    assert f'load("hf://some-one/{model}")' in cards.render(entry)
+    file.write_text(file.read_text().replace("some-one", "some/one"))
+    clear_caches()
+    with pytest.raises(RegistryError, match="namespace"):
+        registry.load_registry()
 
 
 def test_the_question_before_a_run_is_replaced(

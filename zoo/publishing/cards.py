@@ -10,6 +10,7 @@ import yaml
 
 from ..cells import cell_row
 from ..checkpoints import results
+from ..checkpoints.references import address
 from ..checkpoints.results import Evaluation, Results, RuntimeEvaluation
 from ..registry import Entry, load_lock, load_registry
 from ..registry.lock import Counts
@@ -150,7 +151,7 @@ def _usage(entry: Entry) -> str:
     streams = entry.task.form != "question" and entry.task.readout != "none" and not entry.model.bidirectional
     streaming = "    now, state = model.step(x[:, 0])  # streaming: one step, explicit state\n" if streams else ""
     code = f"with torch.no_grad():\n{textwrap.indent(code, '    ')}{streaming}"
-    untrained = "" if entry.weights else ", pretrained=False"
+    loaded_by, untrained = (address(entry.name), "") if entry.weights else (entry.name, ", pretrained=False")
     verb = "eval" if entry.weights else "compare" if entry.task.absent else "train"
     commands = [f"rnnzoo {verb} {entry.name}"]
     if entry.weights and entry.task.family in NEXT:
@@ -158,7 +159,7 @@ def _usage(entry: Entry) -> str:
     listed = "\n".join(commands)
     return (
         f"```python\nimport torch\nfrom zoo import {names}\n\n"
-        f'model = load("{entry.name}"{untrained}){"  # random weights" if untrained else ""}\n'
+        f'model = load("{loaded_by}"{untrained}){"  # random weights" if untrained else ""}\n'
         f"{code}```\n\n{_inputs_and_classes(entry)}```console\n{listed}\n```"
     )
 

@@ -20,9 +20,6 @@ from ..utils import files, paths
 from . import cards, lattices
 from .starters import PICTURE
 
-NAMESPACE = "rnnzoo"
-"""The Hub's organisation in a model's first pin."""
-
 
 def release(folder: Path, half: bool = False) -> str:
     """Copy the checkpoint in `folder` into cards/NAME, complete and pin it, and return its model's NAME.
@@ -72,7 +69,7 @@ def release(folder: Path, half: bool = False) -> str:
     golden.write(network, home / golden.FILE)
     results.write(home, _with_earlier(recorded, entry.name, files.sha256(home / tensors.FILE)))
     pins = {name: pinned(home / name) for name in sorted([*names, golden.FILE])}
-    first_pin = Pin(repo=f"{NAMESPACE}/{entry.name}", files=pins)
+    first_pin = Pin(repo=f"{registry.load_registry().namespace}/{entry.name}", files=pins)
     weights = entry.weights.followed_by(pins) if entry.weights else first_pin
     lock.put(weights={entry.name: weights}, counts={entry.name: sizes.counts(entry.name)})
     for name in (entry.weights and entry.weights.exports) or ():  # of the weights before, which nothing pins any more

@@ -26,8 +26,10 @@ Positive = Annotated[float, Field(gt=0.0, lt=math.inf, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Url = Annotated[str, Field(pattern=r"^https://")]
 COMMIT = r"[0-9a-f]{40}"
-REPO = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9_.-]{0,95}"
+NAMESPACE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}"
+REPO = rf"{NAMESPACE}/[A-Za-z0-9][A-Za-z0-9_.-]{{0,95}}"
 Commit = Annotated[str, Field(pattern=f"^{COMMIT}$")]
+Namespace = Annotated[str, Field(pattern=f"^{NAMESPACE}$")]
 Repo = Annotated[str, Field(pattern=f"^{REPO}$")]
 
 

@@ -7,7 +7,23 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
 
-from .base import Commit, Count, Key, Layers, Percent, Positive, Rate, Repo, Seq, Sha256, Some, Spec, Text, fraction
+from .base import (
+    Commit,
+    Count,
+    Key,
+    Layers,
+    Namespace,
+    Percent,
+    Positive,
+    Rate,
+    Repo,
+    Seq,
+    Sha256,
+    Some,
+    Spec,
+    Text,
+    fraction,
+)
 from .blocks import BlockSpec
 from .cells import CellName, OwnCell
 from .data import Dataset, Paper, Task
@@ -258,6 +274,7 @@ class Registry(Spec):
     """The content of registry.yaml and sources.yaml."""
 
     license: Text | None = None  # SPDX identifier, of the weights of all models; None: the cards state none
+    namespace: Namespace = "rnnzoo"  # user or organisation of the Hub whose repositories have the weights
     papers: dict[Key, Paper]
     datasets: dict[Key, Dataset]
     cells: dict[CellName, OwnCell] = {}
