@@ -183,7 +183,8 @@ class _Checks:
         pin = self.pin
         if pin.revision is None:
             name = self.entry.name
-            raise CheckpointError(f"{name} was never pushed, so no commit is pinned. Push it first: rnnzoo push {name}")
+            state = "was released again after its last push" if pin.replaces else "was never pushed"
+            raise CheckpointError(f"{name} {state}, so no commit is pinned. Push it first: rnnzoo push {name}")
         if not self.options.may_connect:
             raise CheckpointError("The Hub was not asked, because HF_HUB_OFFLINE is set. Unset it and try again.")
         with self.options.connect() as hub:
