@@ -91,6 +91,14 @@ def test_a_remote_with_other_bytes_fails(here: Here, run: Run, change: Callable[
     assert "Do not trust http" in out
 
 
+def test_the_remote_check_knows_a_model_that_was_released_again(here: Here, run: Run) -> None:
+    assert f"{NAME} was never pushed" in " ".join(run("verify", NAME, "--remote")[1].split())
+    pushing.push([NAME], here.push_options())
+    pin = registry.find(NAME).required_pin("push")
+    lock.put(weights={NAME: pin.followed_by(pin.files)}, counts={})
+    assert "was released again after its last push" in " ".join(run("verify", NAME, "--remote")[1].split())
+
+
 def test_f32_a_figure_that_differs_when_measured_again_fails(here: Here, run: Run) -> None:
     code, out, _ = run("verify", NAME, "--metrics")
     assert code == 0, out

@@ -136,7 +136,8 @@ def header(
         given=given, argument=argument, after="_after" * takes, gap="float dt, " * takes,
         about_gaps=_ABOUT_GAPS.format(given) if takes else "", plain_step=_PLAIN_STEP % (argument, given) if takes else "",
         stack=stack, size="a token" if reads_tokens else f"x, {features} number{'s' * (features > 1)},",
-        meaning="this step" if interface.readout == "every" else "the steps so far",
+        kind="numbers, what a head would read," if isinstance(network.head, NoHead) else "logits, those",
+        meaning="of this step" if interface.readout == "every" else "of the steps so far",
         operations=_operations(functions + body),
         arrays=_arrays(weights) if folder is None else _binary(weights, folder), functions=functions, body=body,
     )  # fmt: skip

@@ -4,7 +4,7 @@
    RNN_init(&state);
    RNN_step(&state, $given, logits);
 
-   RNN_init sets the state to zero. RNN_step reads $size and writes $outputs logits, those of $meaning,
+   RNN_init sets the state to zero. RNN_step reads $size and writes $outputs $kind $meaning,
    unless logits is NULL. Compile with -O3 and the processor's vector instructions, such as -march=native. It allocates
    nothing, needs no library but libm, and keeps up to RNN_STACK bytes of numbers on the stack.
 $about_gaps
