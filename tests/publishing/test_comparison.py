@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rnnzoo_cli.many import parse_seeds
@@ -24,6 +25,7 @@ from zoo.publishing.pages import measured as measured_page
 from zoo.publishing.pages import models as models_page
 from zoo.publishing.pages import papers as papers_page
 from zoo.publishing.starters import STARTERS
+from zoo.registry.schema import Recipe
 from zoo.training.evaluation import evaluate
 from zoo.utils import paths
 
@@ -481,10 +483,46 @@ def test_what_diverged_counts_beside_what_was_measured() -> None:
     name = "rhn-12x128-pmnist"
     lost, measured = results.for_model(name), results.for_model("rhn-2x128-pmnist")
     assert lost.unmeasurable
-    (row,) = comparison.rows(name, results_of=lambda _: [lost, measured])
+    assert lost.training is not None
+    again = of_recipe(lost, lost.training.recipe, seed=1)
+    (row,) = comparison.rows(name, results_of=lambda _: [lost, of_recipe(measured, lost.training.recipe, seed=1)])
     assert (row.runs, row.diverged_runs, row.diverged) == (1, 1, None)
-    (row,) = comparison.rows(name, results_of=lambda _: [lost, lost.model_copy(update={"diverged_seeds": (4,)})])
+    (row,) = comparison.rows(name, results_of=lambda _: [lost, again.model_copy(update={"diverged_seeds": (4,)})])
     assert (row.measured, row.diverged_runs, row.seeds) == (None, 2, (0,))
+
+
+def of_recipe(run: results.Results, recipe: Recipe, **training: Any) -> results.Results:
+    """Return a copy of a run by another recipe. training: other fields of its training, or a seed."""
+    seed = training.pop("seed")
+    assert run.training is not None
+    changed = run.training.model_copy(update={"recipe": recipe.model_copy(update={"seed": seed}), **training})
+    return run.model_copy(update={"training": changed, "other_seeds": ()})
+
+
+def test_a_mean_is_over_the_finished_runs_of_one_recipe_one_for_each_seed() -> None:
+    name = "gru-1x160-jsb"
+    run = results.for_model(name)
+    assert run.training is not None
+    recipe, found = run.training.recipe, run.measured()
+    assert found is not None
+
+    def trained(recipe: Recipe, seed: int, value: float, **fields: Any) -> results.Results:
+        figure = found.model_copy(update={"value": value, "seed": seed})
+        return of_recipe(run.model_copy(update={"evaluations": (figure,)}), recipe, seed=seed, **fields)
+
+    def values(*runs: results.Results) -> list[tuple[tuple[float, ...], int]]:
+        rows = comparison.rows(name, results_of=lambda _: runs)
+        return sorted({(row.values, row.diverged_runs) for row in rows})
+
+    first, second = trained(recipe, 0, 0.1), trained(recipe, 1, 0.2)
+    shorter = recipe.model_copy(update={"epochs": 1})
+    assert values(first, second) == [((0.1, 0.2), 0)]
+    assert values(trained(shorter, 0, 0.3), first, second) == [((0.1, 0.2), 0), ((0.3,), 0)]
+    assert values(first, trained(recipe, 1, 0.3, epochs_done=1, history=())) == [((0.1,), 0)]
+    assert values(*(trained(recipe, n, 0.1 * n, epochs_done=1, history=()) for n in (1, 2))) == [((0.1, 0.2), 0)]
+    assert values(trained(recipe, 0, 0.3, epochs_done=1, history=()), first) == [((0.1,), 0)]
+    assert values(first, trained(recipe, 1, 0.3, diverged=2)) == [((0.1,), 1)]
+    assert values(trained(recipe, 1, 0.3, diverged=2)) == [((0.3,), 0)]
 
 
 def test_a_mean_of_runs_of_which_one_collapsed_has_no_difference() -> None:

@@ -207,10 +207,31 @@ def rows(
     selected = [
         row
         for name in registry.list_models(pattern, task=task, cell=cell)
-        for row in _rows_of(name, results_of(name))
+        for runs in _by_recipe(results_of(name))
+        for row in _rows_of(name, runs)
         if paper in (None, row.paper) and (row.has_run or not measured)
     ]
     return sorted(selected, key=lambda r: (r.paper is None, r.paper, r.table, r.task, r.kind, r.units, r.layers))
+
+
+def _by_recipe(recorded: Sequence[results.Results]) -> list[list[results.Results]]:
+    """Return a model's runs in groups of one recipe; a group has one run for each seed.
+
+    Of runs with the same seed, the one that trained longest counts, and runs that are not finished only if all are not.
+    """
+    groups: dict[str, list[results.Results]] = {}
+    for run in recorded:
+        recipe = run.training and {**run.training.recipe.settings, "seed": None}
+        groups.setdefault(json.dumps(recipe, sort_keys=True), []).append(run)
+    return [_of_each_seed(runs) for runs in groups.values()] or [[]]
+
+
+def _of_each_seed(runs: Sequence[results.Results]) -> list[results.Results]:
+    ended = [run for run in runs if run.training is None or run.training.finished or run.training.diverged] or runs
+    farthest: dict[object, results.Results] = {}
+    for run in sorted(ended, key=lambda run: run.training.epochs_done if run.training else 0):
+        farthest[run.training.recipe.seed if run.training else id(run)] = run
+    return [run for run in ended if any(run is one for one in farthest.values())]
 
 
 def _rows_of(name: str, recorded: Sequence[results.Results]) -> list[Row]:
@@ -233,14 +254,19 @@ def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Result
     """
     split = row.split or "test"
     measured = [(run, e) for run in recorded if (e := run.measured(split)) is not None]
-    lost = [(run, run.training) for run in recorded if run.training and run.unmeasurable]
+    # as of the seeds of a release: a run that diverged counts only if there is no other
+    measured = [(run, e) for run, e in measured if not (run.training and run.training.diverged)] or measured
+    lost = [
+        (run, run.training) for run in recorded
+        if run.training and run.training.diverged and not any(run is other for other, _ in measured)
+    ]  # fmt: skip
     if not measured and not lost:
         return row
     if not measured:
         (_, training), *_ = lost
         more = len(lost) - 1 + sum(len(run.diverged_seeds) for run, _ in lost)
         return _trained(replace(row, seeds=(training.recipe.seed,), diverged_runs=more), entry, training)
-    evaluations = [e for run in recorded for e in run.over_seeds(split)]
+    evaluations = [e for run, _ in measured for e in run.over_seeds(split)]
     values = [one.value for one in evaluations]
     first, evaluation = measured[0]
     row = replace(
