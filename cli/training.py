@@ -171,10 +171,11 @@ def _train_one(
             f"the best by validation loss is epoch {training.best.epoch}, "
             f"validation {measure.text(training.best.validation_metric)}"
         )
-        bare = [row.epoch for row in training.history if not recorders.keys() <= row.diagnostics.keys()]
+        bare = [str(row.epoch) for row in training.history if not recorders.keys() <= row.diagnostics.keys()]
         if bare:
-            say(f"Epochs {bare[0]} to {bare[-1]} were trained before, without --diagnose {','.join(diagnostic_names)}.")
-        summary = f"{folder}: {training.progress}, {best}"
+            epochs = f"Epoch {bare[0]} was" if len(bare) == 1 else f"Epochs {', '.join(bare[:-1])} and {bare[-1]} were"
+            say(f"{epochs} trained before, without --diagnose {','.join(diagnostic_names)}.")
+        summary = f"{folder}: {training.progress}, {training.ending}{best}"
         emit({"folder": str(folder), **training.model_dump(mode="json")}, as_json, summary)
         say(f"Next: rnnzoo eval {shlex.quote(str(folder))} --record")
 

@@ -68,6 +68,8 @@ def test_training_records_what_it_is_asked_to(run: Run, small_zoo: Callable[...,
     assert [sorted(row.diagnostics) for row in recorded.history] == [["gradients", "noh"]] * 3
     assert [len(row.diagnostics["noh"]) for row in recorded.history] == [1] * 3
     assert [row.validation_loss for row in recorded.history] == [row.validation_loss for row in plain.history]
+    code, _, err = run("train", name, "--out", str(tmp_path / "without"), "--diagnose", "noh")
+    assert (code, "Epochs 1, 2 and 3 were trained before, without --diagnose noh." in err) == (0, True)
     for diagnostics in ("lattice", "noh,latice"):
         code, _, err = run("train", name, "--out", str(tmp_path / "x"), "--diagnose", diagnostics)
         assert (code, "Training can record: gradients, noh.\n" in err) == (2, True)

@@ -627,3 +627,14 @@ def test_a_file_that_changed_after_it_was_locked_is_refused(small_zoo, tmp_path)
     path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
     with pytest.raises(DataError, match="sha256 differs"):
         examples("mnist-rows", "train")
+
+
+@pytest.mark.parametrize(("task", "files", "words"), [
+    ("shakespeare", (), "`files` name 0 files, and its family reads 1"), ("pima", ("a", "b"), "name 2 files"),
+    ("wikitext2-words", ("a",), "name 1 file, and its family reads 3"),
+])  # fmt: skip
+def test_a_family_reads_the_number_of_files_that_the_registry_must_name(task, files, words):
+    known = registry.load_registry()
+    dataset = known.datasets[known.all_tasks[task].dataset].model_copy(update={"files": files})
+    with pytest.raises(DataError, match=words):
+        task_data(known.all_tasks[task], dataset).split("test")

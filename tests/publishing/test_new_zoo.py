@@ -107,7 +107,7 @@ def test_the_data_of_the_page_on_training_can_be_added(
     (tmp_path / "data" / "series").mkdir(parents=True)
     numpy.savez(tmp_path / "data" / "series" / "series.npz", **arrays)
     code_, _, err = run("train", "gru-1x32-series", "--out", "run", "--device", "cpu")
-    assert (code_, "rnnzoo release DATASET" in err) == (1, True)
+    assert (code_, "rnnzoo release series" in err) == (1, True)
     assert run("release", "series")[0] == 0
     assert run("train", "gru-1x32-series", "--out", "run", "--device", "cpu")[0] == 0
     assert json.loads(run("eval", "run", "--record", "--device", "cpu", "--json")[1])["value"] > 0.9

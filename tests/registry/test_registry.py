@@ -571,7 +571,9 @@ def test_an_option_with_a_word_that_is_not_allowed(tmp_path):
 
 def test_an_unknown_cell(tmp_path):
     text = edited("star-1x2-t:", "star-1x2-t:  # HERE").replace("cell: star", "cell: sttar")
-    assert "No cell is called 'sttar'. Did you mean star" in refusal(tmp_path, text)
+    message = refusal(tmp_path, text)
+    assert "star-1x2-t: No cell is called 'sttar'. Did you mean star" in message
+    assert message.endswith("zoo.cells.CELLS.")
 
 
 def test_a_pattern_without_its_number(tmp_path):

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -323,6 +324,14 @@ def test_only_the_very_same_run_is_finished(small_zoo: Zoo, tmp_path: Path) -> N
     assert not jobs.is_finished(entry, entry.recipe, folder)
     kept.rename(folder / "model.safetensors")
     assert jobs.is_finished(entry, entry.recipe, folder)
+    file = next(file for file in entry.dataset.sha256 if file.startswith("train"))
+    others = entry.dataset.model_copy(update={"sha256": {**entry.dataset.sha256, file: "0" * 64}})
+    assert not jobs.is_finished(replace(entry, dataset=others), entry.recipe, folder)
+    state = (folder / "training.safetensors").read_bytes()
+    (folder / "training.safetensors").write_bytes(state[:-1])
+    assert not jobs.is_finished(entry, entry.recipe, folder)
+    (folder / "training.safetensors").unlink()
+    assert jobs.is_finished(replace(entry, dataset=others), entry.recipe, folder)  # nothing says which data it read
     (folder / "config.json").write_text("{}")
     assert not jobs.is_finished(entry, entry.recipe, folder)
     (folder / results.FILE).write_text("{")

@@ -97,6 +97,14 @@ def test_values_of_every_step_are_fitted_and_missing_ones_left_out() -> None:
     torch.testing.assert_close(solution[-1], torch.full((2,), 3.0, dtype=torch.float64), rtol=1e-6, atol=1e-6)
 
 
+def test_ridge_regression_refuses_targets_of_which_a_part_is_missing() -> None:
+    net, x = zoo.build("esn-1x3", inputs=1, outputs=2, device="cpu"), torch.ones(2, 3, 1)
+    updater = RidgeUpdater(net, 1.0, "value")
+    updater.update(x, torch.tensor([[1.0, 2.0], [torch.nan, torch.nan]]))
+    with pytest.raises(TrainingError, match=r"missing \(NaN\) in a part of the outputs alone"):
+        updater.update(x, torch.tensor([[1.0, 2.0], [torch.nan, 1.0]]))
+
+
 @pytest.mark.parametrize(("target", "processes", "message"), [
     ("binary", 1, "fits classes and values"), ("forecast", 1, "not the target 'forecast'"), ("class", 2, "runs in one process, not in 2"),
 ])  # fmt: skip

@@ -31,6 +31,7 @@ from zoo.networks.builder import build
 from zoo.publishing import release
 from zoo.publishing.training_text import recipe_text
 from zoo.registry.schema import Augmentation, Config, Optimizer, Recipe, Schedule
+from zoo.registry.schema.recipes import Collapse
 from zoo.training import Progress, evaluation, state
 from zoo.training.evaluation import check_recordable, evaluate, record
 from zoo.training.regularisers import gradient_flow_penalty
@@ -372,7 +373,7 @@ def test_that_a_run_diverged_is_told_until_it_goes_further(small_zoo: Zoo, tmp_p
 
 def test_a_batch_larger_than_the_data_is_refused(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo({"batch_size": 161})
-    with pytest.raises(TrainingError, match="larger than the 160"):
+    with pytest.raises(RequestError, match="larger than the 160"):
         train(registry.find(NAME), tmp_path / "run", device="cpu")
 
 
@@ -502,6 +503,23 @@ def _row(epoch: int, validation_loss: float) -> results.Epoch:
     )  # fmt: skip
 
 
+def test_a_run_that_ends_early_says_why() -> None:
+    training = results.for_model("star-16x64-pmnist").training
+    assert training is not None
+
+    def ending(*losses: float, **fields: Any) -> str:
+        recipe = training.recipe.model_copy(update={"epochs": 4, **fields})
+        rows = tuple(_row(i + 1, loss) for i, loss in enumerate(losses))
+        return training.model_copy(update={"recipe": recipe, "history": rows, "epochs_done": len(rows)}).ending
+
+    assert ending(2.0, 2.0) == ""
+    assert "not fallen for 1 epoch," in ending(2.0, 2.0, patience=1)
+    assert ending(2.0, 1.0, patience=1) == ending(4.0, 3.0, 2.0, 2.0, patience=1) == ""
+    rule = Collapse(epochs=2, loss=1.5)
+    assert "not left chance," in ending(2.0, 2.0, collapse=rule)
+    assert ending(2.0, 1.0, collapse=rule) == ""
+
+
 def test_a_run_collapses_if_no_epoch_left_chance() -> None:
     recipe = Recipe.model_validate({
         "optimizer": {"name": "adam", "lr": 0.1}, "batch_size": 1, "epochs": 20, "collapse": {"epochs": 2, "loss": 2.28},
@@ -538,7 +556,7 @@ def test_a_recipe_that_augments_what_are_no_images_ends_before_it_begins(
     small_zoo({"epochs": 3, "stages": [{"start_epoch": 2, "lr": 0.1, "shift": 1}]})
     split = mnist.MNIST.split
     monkeypatch.setattr(mnist.MNIST, "split", lambda self, name: replace(split(self, name), image=None))
-    with pytest.raises(TrainingError, match="its recipe augments images"):
+    with pytest.raises(RequestError, match="its recipe augments images"):
         train(registry.find(NAME), tmp_path / "run", device="cpu")
     assert not (tmp_path / "run").exists()
 

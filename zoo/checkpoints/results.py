@@ -144,6 +144,15 @@ class Training(Spec):
         return f"{self.epochs_done} of {counted(self.recipe.epochs, 'epoch')}"
 
     @property
+    def ending(self) -> str:
+        """Why the run ended before its last epoch, as text that other text follows; "" if it did not."""
+        if self.epochs_done >= self.recipe.epochs or not ended_early(self.history, self.recipe):
+            return ""
+        still = converged(self.history, self.recipe)
+        why = f"fallen for {counted(self.recipe.patience or 0, 'epoch')}" if still else "left chance"
+        return f"ended early because the validation loss had not {why}, "
+
+    @property
     def finished(self) -> bool:
         """True if all epochs are done or the run has converged or collapsed."""
         return self.epochs_done >= self.recipe.epochs or ended_early(self.history, self.recipe)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..checkpoints.tokenizer import RESERVED, CharacterTokenizer, StreamTokenizer
 from .base import IGNORED, Split, SplitName, TaskData
-from .originals import read_verified
+from .originals import named_files, read_verified
 
 
 class Characters(TaskData):
@@ -26,7 +26,7 @@ class Characters(TaskData):
     @cached_property
     def text(self) -> str:
         """The whole text."""
-        (name,) = self.dataset.files
+        (name,) = named_files(self.dataset, 1)
         return read_verified(self.dataset, name).decode()
 
     @cached_property

@@ -7,6 +7,7 @@ import io
 import tarfile
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from numpy.typing import NDArray
 
 from ..checkpoints import sources
 from ..errors import DataError
+from ..registry import load_registry
 from ..registry.schema import Dataset
 from ..utils import paths
+from ..utils.text import counted
 
 ARCHIVE = "archive"
 """Key in `Dataset.hub_files` of the .tar.gz with all files of the dataset."""
@@ -31,8 +34,20 @@ def is_locked(dataset: Dataset, name: str, digest: str) -> bool:
     if isinstance(dataset.sha256, Recording):
         dataset.sha256[name] = digest
     if name not in dataset.sha256:
-        raise DataError(f"{dataset.title}: {name} has no digest in cards/lock.json. To lock it: rnnzoo release DATASET")
+        datasets = load_registry().datasets
+        key = next((key for key, known in datasets.items() if known.title == dataset.title), "DATASET")
+        raise DataError(f"{dataset.title}: {name} has no digest in cards/lock.json. To lock it: rnnzoo release {key}")
     return dataset.sha256[name] == digest
+
+
+def named_files(dataset: Dataset, count: int) -> Sequence[str]:
+    """Return the names of the dataset's `count` files. Raises DataError if the registry names another number of them."""
+    if len(dataset.files) != count:
+        raise DataError(
+            f"{dataset.title}: the dataset's `files` name {counted(len(dataset.files), 'file')}, and its family reads {count}. "
+            "Correct them in the registry."
+        )
+    return dataset.files
 
 
 def data_folder(dataset: Dataset) -> Path:
@@ -92,7 +107,7 @@ def read_arrays(dataset: Dataset, *names: str) -> list[NDArray[Any]]:
 
     Raises DataError if the file or an array is missing, or if the file cannot be read.
     """
-    (file,) = dataset.files
+    (file,) = named_files(dataset, 1)
     try:
         with numpy.load(io.BytesIO(read_verified(dataset, file)), allow_pickle=False) as arrays:
             return [arrays[name] for name in names]

@@ -5,7 +5,7 @@ import torch
 
 from ..errors import DataError
 from .base import SEEDS, Split, SplitName, TaskData, split_by_hash
-from .originals import read_verified, verify_generated
+from .originals import named_files, read_verified, verify_generated
 
 RADII = (1.0, 0.8)
 """Radii of class 0 and class 1: the defaults of scikit-learn's make_circles, which Chen 2022 uses."""
@@ -23,7 +23,7 @@ class Pima(TaskData):
     layouts = ("rows",)
 
     def read(self, name: SplitName) -> Split:
-        (file,) = self.dataset.files
+        (file,) = named_files(self.dataset, 1)
         lines = read_verified(self.dataset, file).decode("ascii", "replace").split()
         try:
             table = torch.tensor([[float(number) for number in line.split(",")] for line in lines], dtype=torch.float32)

@@ -21,7 +21,7 @@ from ..errors import DataError
 from ..networks.network import Network
 from ..registry.schema import Dataset
 from .base import Split, SplitName, TaskData, split_by_hash
-from .originals import read_verified
+from .originals import named_files, read_verified
 
 
 class Example(NamedTuple):
@@ -93,7 +93,7 @@ def vectors(dataset: Dataset, words: Iterable[str], size: int) -> dict[str, Tens
     The dataset is in GloVe's format: each line holds a word and its numbers. Raises DataError if the dataset contains none
     of the words, or if a vector has another size.
     """
-    (name,) = dataset.files
+    (name,) = named_files(dataset, 1)
     wanted = set(words) - set(RESERVED)
     lines = (line.split(" ") for line in read_verified(dataset, name).decode().splitlines())
     known = {line[0]: torch.tensor([float(n) for n in line[1:]]) for line in lines if line[0] in wanted}

@@ -10,7 +10,7 @@ from ..checkpoints.tokenizer import ByteTokenizer, StreamTokenizer, WordTokenize
 from ..errors import DataError
 from .base import Split, SplitName, TaskData
 from .characters import windows
-from .originals import read_verified
+from .originals import named_files, read_verified
 
 
 class WikiText(TaskData):
@@ -25,7 +25,7 @@ class WikiText(TaskData):
 
     def _text(self, name: SplitName) -> str:
         """Return the text of a split. Raises DataError if the file is missing or is not UTF-8."""
-        file = dict(zip(("train", "validation", "test"), self.dataset.files, strict=True))[name]
+        file = dict(zip(("train", "validation", "test"), named_files(self.dataset, 3), strict=True))[name]
         try:
             return read_verified(self.dataset, file).decode()
         except UnicodeDecodeError as error:

@@ -311,11 +311,23 @@ def stored_training(folder: Path) -> results.Training | None:
 
 
 def is_finished(entry: Entry, recipe: Recipe, folder: Path) -> bool:
-    """Return whether `folder` has weights of the model `entry` whose training by `recipe` has finished."""
+    """Return whether `folder` has weights of the model `entry` whose training by `recipe`, on the same data, has finished."""
     training = stored_training(folder)
     if training is None or not training.finished or not (folder / tensors.FILE).is_file():
         return False
     try:
-        return configs.read(folder / configs.FILE) == entry.config and training.recipe.settings == recipe.settings
-    except CheckpointError:
+        same = configs.read(folder / configs.FILE) == entry.config and training.recipe.settings == recipe.settings
+        return same and _has_same_data(entry, folder)
+    except (CheckpointError, TrainingError):
         return False
+
+
+def _has_same_data(entry: Entry, folder: Path) -> bool:
+    """Return whether the data of the run in `folder` have the digests that are locked now; True if its state was removed."""
+    from . import state  # which imports torch
+
+    if not (folder / state.FILE).exists():
+        return True
+    stored = state.State.read(folder / state.FILE).identity
+    digests = {**stored.get("data", {}), **stored.get(state.VALIDATION, {})}
+    return all(entry.dataset.sha256.get(file) == digest for file, digest in digests.items() if file != "examples")

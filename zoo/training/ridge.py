@@ -91,10 +91,19 @@ class RidgeUpdater:
         return Update(loss, metric, targets, None, torch.zeros_like(loss))
 
     def _wanted(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return y as float64 targets, (n, outputs), one-hot for classes, and a mask, (n,), False where one is missing."""
+        """Return y as float64 targets, (n, outputs), one-hot for classes, and a mask, (n,), False where one is missing.
+
+        Raises TrainingError for a target of which a part is missing.
+        """
         if self.target == "value":
             values = y.flatten(0, -2).double()
-            return values, ~values.isnan().any(-1)
+            missing = values.isnan()
+            if not torch.equal(missing.any(-1), missing.all(-1)):
+                raise TrainingError(
+                    "Ridge regression solves all outputs from the same examples, but some targets are missing (NaN) in a part "
+                    "of the outputs alone. Leave these examples out, or choose a recipe with another optimizer."
+                )
+            return values, ~missing.any(-1)
         classes = y.flatten().long()
         return F.one_hot(classes.clamp_min(0), self.network.head.out_features).double(), classes != IGNORED
 

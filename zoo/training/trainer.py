@@ -116,16 +116,16 @@ class TrainingRun:
         diagnose(self.network, self.validation, self.target, recorders)
 
     def _check_recipe(self) -> None:
-        """Raise RequestError or TrainingError if the recipe does not suit the network, the data or the number of processes."""
+        """Raise RequestError if the recipe does not suit the network or the data, TrainingError for too many processes."""
         name, recipe, processes = self.entry.name, self.recipe, self.accelerator.num_processes
         if (recipe.tbptt_steps or recipe.checkpoint_every) and not isinstance(self.network, SequenceNetwork):
             raise RequestError(f"{name} has no time steps. Leave out tbptt_steps and checkpoint_every.")
         if self.steps_per_epoch == 0:
-            raise TrainingError(
+            raise RequestError(
                 f"{name}: a batch of {recipe.batch_size} is larger than the {len(self.train)} examples. Give a smaller --batch-size."
             )
         if self.train.image is None and any(stage.augments for stage, _ in recipe.timeline):
-            raise TrainingError(
+            raise RequestError(
                 f"{name} reads no images, but its recipe augments images. Remove `affine`, `elastic` and `shift`."
             )
         if self.train.stream and processes > 1:

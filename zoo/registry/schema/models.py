@@ -275,7 +275,7 @@ class Registry(Spec):
 
     license: Text | None = None  # SPDX identifier, of the weights of all models; None: the cards state none
     namespace: Namespace = "rnnzoo"  # user or organisation of the Hub whose repositories have the weights
-    papers: dict[Key, Paper]
+    papers: dict[Key, Paper] = {}
     datasets: dict[Key, Dataset]
     cells: dict[CellName, OwnCell] = {}
     tasks: dict[Key, Task] = {}

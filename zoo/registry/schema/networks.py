@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model
 
 from ...cells import FEEDFORWARD, ROWS, cell_row
 from ...cells.rows import Number
+from ...errors import UnknownNameError
 from .base import Count, Key, Layers, Rate, Seq, Some, Spec, Text
 from .blocks import BlockSpec, FeedForwardSpec
 from .data import Shapes, Task, wrong_count
@@ -146,7 +147,10 @@ class Architecture(Spec):
 
     @model_validator(mode="after")
     def _cell_and_options_exist(self) -> "Architecture":
-        row = cell_row(self.cell)
+        try:
+            row = cell_row(self.cell)
+        except UnknownNameError as error:
+            raise fault(str(error)) from error
         for name, why in row.without.items():
             if getattr(self, name):
                 raise fault(f"cell {self.cell!r} cannot have {name!r}: {why}")
