@@ -44,6 +44,7 @@ def leaderboard(
     ]
     emit(data, as_json, columns(header, table))
     if placed and not shown:
-        say(f"{cell} is not among places 1 to {top}." if top else f"{cell} has not been measured on {task} yet.")
+        measured = any(row.cell == cell and task in (None, row.task) for _, row in placed)
+        say(f"{cell} {f'is not among places 1 to {top}' if measured else f'has not been measured on {task} yet'}.")
     if not placed:
         say("No cell has been measured yet. To measure, run in a checkout: python -m benchmarks.leaderboard")

@@ -222,6 +222,8 @@ def test_rows_are_ranked_stored_and_shown(small_zoo: Callable[..., Path], run: R
     first = json.loads(run("leaderboard", "--top", "1", "--json")[1])
     assert [(row["task"], row["cell"]) for row in first] == [("mnist-rows", "gru"), ("parity", "rnn")]
     assert "lstm is not among places 1 to 1." in run("leaderboard", "--cell", "lstm", "--top", "1")[2]
+    unmeasured = run("leaderboard", "--task", "parity", "--cell", "lstm", "--top", "1")[2]
+    assert "lstm has not been measured on parity yet." in unmeasured
     assert run("leaderboard", "--top", "0")[0] == 2
     assert run("leaderboard", "--cell", "mgu")[0] == 2
     code, _, err = run("leaderboard", "--task", "mnist-row")

@@ -13,11 +13,11 @@ from helpers import network, normal
 
 from zoo import build
 from zoo.cells import CELLS
-from zoo.data.base import Split
+from zoo.data.base import IGNORED, Split
 from zoo.diagnostics import ANALYSES, subject
 from zoo.diagnostics.base import Array, Axis, Result, read_results
-from zoo.diagnostics.gradients import gradients
-from zoo.diagnostics.jacobian import eigenvalues, jacobian_at
+from zoo.diagnostics.gradients import gradients, per_epoch
+from zoo.diagnostics.jacobian import eigenvalues, jacobian, jacobian_at
 from zoo.diagnostics.lattice import lattice
 from zoo.diagnostics.noh import dependency, gates, noh
 from zoo.diagnostics.outputs import estimation, saturation
@@ -170,3 +170,48 @@ def test_sequences_that_are_cut_have_shorter_lengths_and_as_many_targets(
     assert found.y.shape == ((4, 4, config.interface.outputs) if every else (4,))
     assert prepared == [found.network]
     assert gradients(*found.arguments("labels")).lines
+
+
+@pytest.mark.parametrize("analysis", ["jacobian-at", "noh", "saturation", "gates", "dependency"])
+def test_a_network_whose_states_are_not_finite_cannot_be_analysed(analysis: str) -> None:
+    name = "lstm-2x4"
+    found = subject.sample(name, subject.config_of(name), examples=3, steps=5)
+    bias = found.network.layers[0].forward_direction.input.bias
+    assert bias is not None
+    torch.nn.init.constant_(bias, torch.nan)
+    with pytest.raises(RequestError, match=r"lstm-2x4 cannot be analysed: .* are infinite or NaN"):
+        ANALYSES[analysis].function(*found.arguments(ANALYSES[analysis].needs))
+
+
+def test_steps_that_cut_every_target_off_are_refused() -> None:
+    name = "gru-1x64-copying"
+    with pytest.raises(RequestError, match="None of these examples has a target in its first 10 steps"):
+        subject.sample(name, subject.config_of(name), examples=3, steps=10, untrained=True)
+    assert (
+        subject.sample(name, subject.config_of(name), examples=3, steps=10, untrained=True, needs="data").x.shape[1]
+        == 10
+    )
+
+
+def test_the_norms_of_a_batch_without_targets_are_unknown() -> None:
+    net = network(layers=2)
+    norms = per_epoch(net, normal(2, 3, 2), torch.full((2,), IGNORED), None, "class")
+    assert np.isnan(norms).all()
+
+
+@pytest.mark.parametrize(
+    ("cell", "says"), [("lru", "the memory is in c"), ("gla", "the memory is in S"), ("lstm", ""), ("gru", "")]
+)
+def test_the_jacobian_of_a_cell_that_does_not_read_h_says_where_the_memory_is(cell: str, says: str) -> None:
+    lines = jacobian(subject.config_of(f"{cell}-2x4")).lines
+    assert len(lines) == (3 if says else 2)
+    assert says in lines[-1]
+
+
+@pytest.mark.parametrize("analysis", [jacobian_at, saturation, gates])
+def test_states_that_overflow_are_refused(analysis: Callable[..., object]) -> None:
+    net = network("rnn activation=relu", layers=1).float()
+    with torch.no_grad():
+        net.layers[0].forward_direction.cell.recurrent.weight.copy_(1e30 * torch.eye(3))
+    with pytest.raises(RequestError, match="outputs of layer 1 on these sequences are infinite or NaN"):
+        analysis(net, normal(2, 40, 2).abs().float())

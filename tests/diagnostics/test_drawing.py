@@ -108,3 +108,13 @@ def test_a_layer_that_would_lie_on_the_axis_gets_a_logarithmic_scale(
     array = Array(np.array(values), (Axis(axis, (1, 2)), Axis.counted("step", 2)), "x")
     figure = drawing.curves([("lstm", Result({}, {"a": array}, ()))])
     assert figure.axes[0].get_yscale() == scale
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_panel_without_a_finite_value_says_so() -> None:
+    axes = (Axis.counted("layer", 2), Axis.counted("step", 3))
+    shown = Array(np.stack([np.arange(3.0), np.full(3, np.nan)]), axes)
+    nothing = Array(np.full((2, 3), np.nan), axes)
+    result = Result({}, {"shown": shown, "nothing": nothing}, ())
+    figure = drawing.curves([("lstm-2x4", result)])
+    assert [[text.get_text() for text in axis.texts] for axis in figure.axes][:2] == [[], ["no finite value"]]

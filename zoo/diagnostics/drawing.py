@@ -217,10 +217,11 @@ def _draw_panel(axes: "Axes", panel: LinePanel, label_unit: bool) -> None:
     for label, array, look in lines:
         _plot_line(axes, array, label, look)
     first = lines[0][1]
-    values = np.concatenate([array.values for _, array, _ in lines])
-    finite = values[np.isfinite(values)]
-    tops = [float(np.nanmax(array.values)) for _, array, _ in lines]
-    if first.log and (finite > 0).all():
+    values = [array.values[np.isfinite(array.values)] for _, array, _ in lines]
+    finite, tops = np.concatenate(values), [float(each.max()) for each in values if each.size]
+    if not finite.size:
+        axes.text(0.5, 0.5, "no finite value", transform=axes.transAxes, ha="center", va="center")
+    elif first.log and (finite > 0).all():
         axes.set_yscale("log")
     elif what == "layer" and finite.min() >= 0 and 0 < min(tops) < max(tops) / 20:
         axes.set_yscale("log", nonpositive="mask")

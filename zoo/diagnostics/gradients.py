@@ -4,6 +4,7 @@ Recurrent networks: "Gating revisited", Fig. 3. Feed-forward networks, with lear
 2022, sections 3.3 and 3.4, Fig. 3.3-3.10.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -57,12 +58,14 @@ def compare_ends(norms: Sequence[float]) -> str:
 def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths, target: Target) -> list[float]:
     """Return the norm of each layer's gradient of the mean loss of a batch, bottom to top, including frozen parameters.
 
-    x, y, lengths: the batch, as in `gradients`. The network is not changed.
+    x, y, lengths: the batch, as in `gradients`. The norms are NaN if it has no target. The network is not changed.
     """
     parameters = [list(layer.parameters()) for layer in network.layers]
     every = [p for group in parameters for p in group]
     with torch.enable_grad(), unfrozen(every):
         loss, _, targets = score(target, network(x, lengths), y)
+        if targets == 0:
+            return [math.nan] * len(parameters)
         remaining = iter(torch.autograd.grad(loss / targets, every, allow_unused=True, materialize_grads=True))
     return [_norm([next(remaining) for _ in group]) for group in parameters]
 

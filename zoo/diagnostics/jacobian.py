@@ -26,7 +26,17 @@ from ..registry.schema import Config
 from ..utils.text import counted
 from .base import Array, Axis, Result
 from .ensemble import Node, Weights, draw, initial_values
-from .subject import Inputs, Lengths, block_labels, describe, layer_inputs, requires_recurrent, unroll, without_task
+from .subject import (
+    Inputs,
+    Lengths,
+    block_labels,
+    describe,
+    layer_inputs,
+    memory_index,
+    requires_recurrent,
+    unroll,
+    without_task,
+)
 
 GAMMA = {"tanh": 1.0, "ReLU": 1.0, "sigmoid": 0.25}
 """Upper bounds of the derivatives of activation functions."""
@@ -49,7 +59,7 @@ def jacobian(config: Config, *, seed: int = 0) -> Result:
         zeros, only_run = tuple(s[0] for s in ensemble.zero_state(node)), {name: w[0] for name, w in weights.items()}
         layers.append(_singular_values(node, only_run, torch.zeros_like(ensemble.x[0, :1]), zeros))
     setting = {"of": describe(config), "at": "x = h = 0", "weights": initial_values(config), "seed": seed}
-    return _result(setting, layers)
+    return _result(setting, layers, ensemble.nodes[0].direction)
 
 
 @requires_recurrent
@@ -72,7 +82,7 @@ def jacobian_at(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, s
             node = Node(direction)
             layers.append(_singular_values(node, dict(node.named_parameters()), inputs[t], states[t]))
     setting = {"of": describe(network.config), "at": f"step {t + 1}", "mean over": f"{len(x)} sequences"}
-    return _result(setting, layers)
+    return _result(setting, layers, network.layers[0].forward_direction)
 
 
 def _singular_values(node: Node, weights: Weights, x: Tensor, state: State) -> list[Tensor]:
@@ -93,8 +103,11 @@ def _singular_values(node: Node, weights: Weights, x: Tensor, state: State) -> l
     return values
 
 
-def _result(setting: Mapping[str, Any], layers: list[list[Tensor]]) -> Result:
-    """Return the result of `jacobian`. setting: Result.setting. layers: for each layer, the singular values of J and of H."""
+def _result(setting: Mapping[str, Any], layers: list[list[Tensor]], direction: Direction) -> Result:
+    """Return the result of `jacobian`. setting: Result.setting. layers: for each layer, the singular values of J and of H.
+
+    direction: a layer's, whose cell has the states.
+    """
     longest = max(len(values) for pair in layers for values in pair)
     padded = [[np.pad(v.numpy(), (0, longest - len(v)), constant_values=np.nan) for v in pair] for pair in layers]
     axes = (Axis("which", ("input", "state")), Axis.counted("layer", len(layers)), Axis.counted("index", longest))
@@ -103,6 +116,9 @@ def _result(setting: Mapping[str, Any], layers: list[list[Tensor]]) -> Result:
         low, high = np.nanmin(values), np.nanmax(values)
         equal = high - low < 1e-6 * max(high, 1e-30)
         lines.append(f"Singular values of {text}: {f'all {high:.6g}' if equal else f'{low:.3g} to {high:.3g}'}.")
+    memory = direction.states[memory_index(direction)]
+    if memory != "h" and not np.nansum(np.abs(array.values[1])):
+        lines.append(f"The next step does not read h: the memory is in {memory}, whose changes `noh` shows.")
     return Result(setting, {"values": array}, tuple(lines))
 
 

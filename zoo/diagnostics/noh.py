@@ -37,6 +37,7 @@ from .subject import (
     evenly_spread,
     layer_inputs,
     memory_index,
+    require_finite,
     requires_recurrent,
     sequence_lengths,
     unroll,
@@ -129,7 +130,7 @@ def _log_derivatives(
     """
     require_one_direction(network.config)
     ends = sequence_lengths(x, lengths)
-    pairs = zip(network.layers, layer_inputs(network, x, lengths), strict=True)
+    pairs = zip(network.layers, layer_inputs(network, x, lengths, may_explode=True), strict=True)
     means = [list(_derivatives(layer, inputs, ends, probe, steps)) for layer, inputs in pairs]
     return [[_logarithm(mean) for mean in row] for row in means]
 
@@ -137,7 +138,9 @@ def _log_derivatives(
 def _logarithm(mean: float) -> float:
     if mean == 0:
         return math.nan
-    return math.log10(mean) if math.isfinite(mean) else LARGEST  # a NaN is a difference of infinite numbers
+    return (
+        math.log10(mean) if math.isfinite(mean) else LARGEST
+    )  # of finite states, a NaN is a difference of infinite products
 
 
 def _derivatives(
@@ -272,7 +275,9 @@ def dependency(
         count = (share * ends).round()
         for j, replaced in enumerate(((steps >= ends - count) & (steps < ends), steps < count)):
             where = unsqueeze_to(replaced, x.dim()).to(x.device)
-            total, correct, n = score(target, network(torch.where(where, neutral, x), lengths), y)
+            outputs = network(torch.where(where, neutral, x), lengths)
+            require_finite(outputs, network, "its outputs on these sequences")
+            total, correct, n = score(target, outputs, y)
             values[j, i] = TARGETS[target].of_mean(float(correct / n)), float(total / n)
     axes, unit = (Axis("end", ("last", "first")), Axis("share", SHARES)), TARGETS[target].title
     metric, loss = Array(values[..., 0], axes, unit), Array(values[..., 1], axes, "loss")

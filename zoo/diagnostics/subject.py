@@ -16,6 +16,7 @@ from ..cells.base import Cell, State
 from ..checkpoints import sources
 from ..checkpoints.references import Reference
 from ..data import data_of, task_data
+from ..data.base import IGNORED
 from ..errors import RequestError, UnknownNameError, faults
 from ..networks import loading
 from ..networks.base import evaluating, network_class, unwrapped
@@ -147,6 +148,11 @@ def sample(
         if steps is not None:
             x, lengths = x[:, :steps], None if lengths is None else lengths.clamp(max=steps)
             y = y[:, :steps] if task.readout == "every" else y
+            given = y != IGNORED if task.target in ("class", "token", "binary") else ~y.isnan()
+            if needs == "labels" and not given.any():
+                raise RequestError(
+                    f"None of these examples has a target in its first {counted(steps, 'step')}. Leave out --steps, or give more."
+                )
         return Sample(network, x, y, lengths, task.target, f"{weights}; {len(x)} test examples of {task.title}")
     if needs == "labels" and not config.interface.outputs:
         raise RequestError(
@@ -235,9 +241,25 @@ def block_labels(cell: Cell, count: int) -> Sequence[str | int]:
 
 
 @torch.no_grad()
-def layer_inputs(network: RecurrentNetwork, x: Inputs, lengths: Lengths) -> list[Tensor]:
-    """Return the input of every layer, bottom to top, each (time, batch, channels, ...). x, lengths: as in `forward`."""
-    return [layer_input for layer_input, _ in network.trace(x, lengths)[1]]
+def layer_inputs(network: RecurrentNetwork, x: Inputs, lengths: Lengths, may_explode: bool = False) -> list[Tensor]:
+    """Return the input of every layer, bottom to top, each (time, batch, channels, ...). x, lengths: as in `forward`.
+
+    Raises RequestError if a weight or, unless layers `may_explode`, an output of a layer is infinite or NaN.
+    """
+    for name, parameter in network.named_parameters():
+        require_finite(parameter, network, f"values of {name}")
+    inputs, valid = [], valid_steps(x, lengths).T.to(x.device)
+    for index, (layer_input, outputs) in enumerate(network.trace(x, lengths)[1], start=1):
+        if not may_explode:
+            require_finite(torch.stack(outputs)[valid], network, f"outputs of layer {index} on these sequences")
+        inputs.append(layer_input)
+    return inputs
+
+
+def require_finite(values: Tensor, network: RecurrentNetwork, what: str) -> None:
+    """Raise RequestError if a value is infinite or NaN, since no analysis could say anything. what: names the values."""
+    if not values.isfinite().all():
+        raise RequestError(f"{network.config.name} cannot be analysed: {what} are infinite or NaN.")
 
 
 def sequence_lengths(x: Inputs, lengths: Lengths) -> Tensor:

@@ -230,7 +230,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "lru", "aee-griffin", "The same of the RG-LRU in Griffin's blocks", "lru-aee",
         "Nothing bounds this layer's output, so its scale is different. The axes are logarithmic. The first layer follows the "
-        "strokes of the digit, one peak for each row of the image. The second one is a few hundred times weaker: it follows them, "
+        "strokes of the digit, one peak for each row of the image. The variance of the second one is about a hundred times smaller: it follows them, "
         "too, from one step to the next, but what it keeps falls only in the last rows.", "curves", (),
         parts=("blockrg-lru-2x64-smnist",), arrays=("variance",),
     ),
