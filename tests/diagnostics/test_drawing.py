@@ -64,6 +64,17 @@ def test_layers_are_drawn_from_dark_to_light() -> None:
     assert lightness == sorted(lightness)
 
 
+def test_a_layer_has_one_colour_in_all_panels() -> None:
+    pytest.importorskip("matplotlib")
+    steps, layers = Axis.counted("step", 3), Axis.counted("layer", 2)
+    deeper = Array(np.ones((3, 3)), (Axis("layer", (1, 2, "output")), steps))
+    figure = drawing.curves(
+        [("star", Result({}, {"deeper": deeper, "values": Array(np.ones((2, 3)), (layers, steps))}))]
+    )
+    first, second = ([line.get_color() for line in axes.lines] for axes in figure.axes[:2])
+    assert first[:2] == second
+
+
 def test_the_picture_of_a_lattice_says_what_it_shows(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     drawing.draw([("star-2x4", lattice(subject.config_of("star-2x4"), runs=3))], "maps", tmp_path / "picture.svg")

@@ -193,13 +193,18 @@ def curves(results: TitledResults) -> "Figure":
 def _curve_rows(results: TitledResults) -> tuple[Sequence[Sequence[LinePanel | None]], bool]:
     """Return (rows of panels, True if each result has its own column) for `curves`, which says how they are arranged."""
     columns = [_curve_panels(result) for _, result in results]
-    titles = [title for title, _ in results]
+    titles, depths = [title for title, _ in results], [_layers(panels) for panels in columns]
     if len(results) == 1:
-        return _in_pairs([_line_panel(panel, titles[0]) for panel in columns[0]]), False
+        return _in_pairs([_line_panel(panel, titles[0], depths[0]) for panel in columns[0]]), False
     if all(len(array.axes) == 1 for panels in columns for _, array in panels):
         return _in_pairs([_shared_panel(panels, titles) for panels in zip(*columns, strict=True)]), False
-    rows = [zip(row, titles, strict=True) for row in _side_by_side(results, columns)]
-    return [[panel and _line_panel(panel, title) for panel, title in row] for row in rows], True
+    rows = [zip(row, titles, depths, strict=True) for row in _side_by_side(results, columns)]
+    return [[panel and _line_panel(panel, title, depth) for panel, title, depth in row] for row in rows], True
+
+
+def _layers(panels: Sequence[Panel]) -> int:
+    """Return the number of lines in the panel with the most layers, so that a layer has one colour in all panels."""
+    return max((len(array.axes[0].ticks) for _, array in panels if array.axes[0].name == "layer"), default=0)
 
 
 def _shared_panel(panels: Sequence[Panel], titles: Sequence[str]) -> LinePanel:
@@ -238,17 +243,17 @@ def _curve_panels(result: Result) -> list[Panel]:
     return _panels({k: v.at(layer=1) if single in v.axes[:-1] else v for k, v in lines.items()}, 2)
 
 
-def _line_panel(panel: Panel, owner: str) -> LinePanel:
+def _line_panel(panel: Panel, owner: str, layers: int) -> LinePanel:
     """Return a panel's lines: one line for an array of one dimension, else a line for each tick of the first of two axes.
 
-    owner: title of the panel's result. The cell in this title decides the colour of a single line.
+    owner: title of the panel's result. The cell in this title decides the colour of a single line. layers: see `_layers`.
     """
     title, array = panel
     if len(array.axes) == 1:
         return title, None, [(None, array, _looks([owner])[0])]
     name, ticks = array.axes[0].name, array.axes[0].ticks
     labels, parts = [str(tick) for tick in ticks], [array.at(**{name: tick}) for tick in ticks]
-    looks = _graded(len(ticks)) if name == "layer" else _looks(labels)
+    looks = _graded(layers)[: len(ticks)] if name == "layer" else _looks(labels)
     return title, name, list(zip(labels, parts, looks, strict=True))
 
 
