@@ -214,6 +214,11 @@ def test_a_new_zoo_trains_releases_verifies_and_can_be_pushed(
     assert (code, json.loads(out)[0]["ok"]) == (0, True)
     sent = package.pack(registry.find(MODEL)).files
     assert {"README.md", "model.safetensors", "results.json", PICTURE} <= set(sent)
+    with monkeypatch.context() as patched:  # who knows another zoo reads the names of the classes, too
+        patched.setattr(paths, "ROOT", paths.PACKAGED_ROOT)
+        clear_caches()
+        assert load(new_zoo / "cards" / MODEL, device="cpu").classes == ("sine", "square", "sawtooth")
+    clear_caches()
 
     released = {path: path.read_bytes() for path in (new_zoo / "cards").rglob("*") if path.is_file()}
     with monkeypatch.context() as patched:

@@ -36,7 +36,8 @@ class Entry:
 
     @property
     def config(self) -> Config:
-        interface = Interface.from_task(self.task)
+        # a checkpoint of another zoo than the package has the names of its classes, which others do not know by the task
+        interface = Interface.from_task(self.task, named=paths.ROOT != paths.PACKAGED_ROOT)
         return Config(name=self.name, task=self.model.task, architecture=self.model.architecture, interface=interface)
 
     def required_pin(self, verb: str) -> Pin:

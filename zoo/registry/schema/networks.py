@@ -243,8 +243,10 @@ class Interface(Shapes):
         yield from wrong_count(self.classes, self.outputs)
 
     @classmethod
-    def from_task(cls, task: Task) -> "Interface":
-        return cls(**{field: getattr(task, field) for field in Shapes.model_fields})
+    def from_task(cls, task: Task, named: bool = False) -> "Interface":
+        """Return the shapes of a task's networks. named: with the names of its classes, if it has any."""
+        shapes = {field: getattr(task, field) for field in Shapes.model_fields}
+        return cls(**shapes, classes=task.classes or None if named else None)
 
 
 class Config(Spec):
