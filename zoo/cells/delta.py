@@ -85,7 +85,8 @@ class RWKV7(MatrixRecurrence):
     r, k and v are W x. w = exp(-sigmoid(decay + W_2 tanh(W_1 x)) / sqrt(e)) (eq. 11 and 12) and a = sigmoid(rate + W_2 W_1
     x), where W_1 x has `rank` channels. kappa = xi * k has length 1 in each head (eq. 6); k~ = k * (1 + alpha (a - 1)) (eq.
     7). The paper's token shift, its norm before the last term, and its mixing of v with that of the lowest layer belong to a
-    block. decay, rate, xi, alpha and rho start as the authors' code starts them in the middle of a stack.
+    block. decay, rate, xi, alpha and rho start as the authors' code starts them in the middle of a stack; that code starts
+    each W_1 at zero, and here W_1 and W_2 start as a specification says.
     """
 
     inputs = ("r", "k", "v", "w", "a")

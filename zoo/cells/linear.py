@@ -206,8 +206,8 @@ class RGLRU(LinearRecurrence):
 
     r = sigmoid(W_r x), i = sigmoid(W_i x). At initialisation sigmoid(decay)^8 is uniform in [0.9, 0.999] (section 2.4). W
     is the projection that Griffin has before the cell; there r and i read its output, here they read x. The authors' code
-    (recurrentgemma) draws sigmoid(decay) itself from that range, and takes the first step of a sequence without the factor
-    sqrt(1 - a^2).
+    (recurrentgemma) has block-diagonal W_r and W_i, draws sigmoid(decay) itself from that range, and takes the first step of
+    a sequence without the factor sqrt(1 - a^2).
     """
 
     inputs = ("r", "i", "x")

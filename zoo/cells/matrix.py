@@ -218,7 +218,7 @@ class RWKV6(MatrixRecurrence):
 
     r, k and v are W x; w_t = exp(-exp(decay + W_2 tanh(W_1 x))), where W_1 x has `rank` channels. The paper's token shift,
     which mixes x_t with x_{t-1} before all projections, belongs to a block. decay and u start as the authors' code starts
-    them in the middle of a stack.
+    them in the middle of a stack; that code starts W_1 at zero, and here W_1 and W_2 start as a specification says.
     """
 
     inputs = ("r", "k", "v", "w")

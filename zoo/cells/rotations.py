@@ -87,8 +87,9 @@ class PhasedRotations(Projection):
 class EUNN(URNN):
     """z_t = modReLU(W z_{t-1} + V x_t + b) with W = D F_B F_A ... F_B F_A (Jing et al. 2017, the tunable form).
 
-    F_A rotates the neighbours (1, 2), (3, 4), ... and F_B (2, 3), (4, 5), ...; D is a diagonal matrix of phases. `capacity`
-    is the number of factors F; n of them reach every unitary matrix. State and output are those of the URNN.
+    F_A rotates the neighbours (1, 2), (3, 4), ... and F_B (2, 3), (4, 5), ..., of an even n also (n, 1), which the paper and its
+    code leave as they are; D is a diagonal matrix of phases. `capacity` is the number of factors F; n of them reach every
+    unitary matrix. State and output are those of the URNN.
     """
 
     def __init__(self, projection: ProjectionFactory, capacity: int = 2):
@@ -102,8 +103,8 @@ class EUNN(URNN):
 class GORU(LastApart):
     """h_t = z h_{t-1} + (1 - z) modReLU(W_h x_t + r (U h_{t-1}) + b_h), gates r and z (Jing et al. 2019).
 
-    U is orthogonal: a product of `capacity` layers of rotations, like the EUNN's without phases. z weighs the old state, as
-    in the paper. modReLU has a threshold beside b_h; the authors' code has the threshold alone.
+    U is orthogonal: a product of `capacity` layers of rotations, like the EUNN's without phases, the pair (n, 1) included. z
+    weighs the old state, as in the paper. modReLU has a threshold beside b_h; the authors' code has the threshold alone.
     """
 
     inputs = ("r", "z", "h")

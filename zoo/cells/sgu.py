@@ -16,7 +16,7 @@ def hard_sigmoid(x: Tensor) -> Tensor:
 class SGU(Cell):
     """h_t = (1 - z) h_{t-1} + z softplus(g h_{t-1}), g = tanh(U_g ((W_g x_t + b_g) h_{t-1}) + b).
 
-    z = hard_sigmoid(W_z x_t + U_z h_{t-1} + b_z).
+    z = hard_sigmoid(W_z x_t + U_z h_{t-1} + b_z). The paper has no bias b.
     """
 
     inputs = ("z", "g")

@@ -117,7 +117,8 @@ class S5(LinearRecurrence):
     HiPPO-LegS with positive imaginary parts, or of `blocks` smaller such matrices, as equal as can be. Each number has its
     own Delta; A is discretised as in S4D. B and D are the input projection; D is a matrix, where the authors' code has a
     vector, since u need not be as wide as y. That code starts B and C in the basis of the eigenvectors; here they start as
-    a specification says. There can be no more blocks than states.
+    a specification says, and Re A = -exp(log_decay) is always negative, where that code has Re A itself. There can be no more
+    blocks than states.
     """
 
     inputs = ("re", "im", "d")

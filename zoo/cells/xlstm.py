@@ -66,9 +66,9 @@ class MLSTM(MatrixRecurrence):
 
     Beck et al. 2024, eq. 19-27. q, k sqrt(d) and v are W x, with d keys a head, so k's bias is divided by sqrt(d) too; i =
     exp(W x) and f = sigmoid or exp (`forget`) of W x are one number per head, o = sigmoid(W x). C and n are scaled by
-    exp(-m), m_t = max(log f + m_{t-1}, log i); n is one more column of the state C, whose value is always 1. The authors'
-    code reads i and f from q, k and v, has f = sigmoid alone, and starts with forget biases from 3 to 6, gate weights of
-    zero, and biases of i of standard deviation 0.1.
+    exp(-m), m_t = max(log f + m_{t-1}, log i); n is one more column of the state C, whose value is always 1. The block
+    of the authors' code (blocks/mlstm) reads i and f from q, k and v, has f = sigmoid alone, has SiLU of another path in the
+    place of o, and starts with forget biases from 3 to 6, gate weights of zero, and biases of i of standard deviation 0.1.
     """
 
     inputs = ("q", "k", "v", "i", "f", "o")
