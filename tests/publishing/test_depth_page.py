@@ -13,7 +13,7 @@ from zoo.publishing.claims import depth as depth_claims
 from zoo.publishing.claims.checks import Verdict
 from zoo.publishing.claims.depth import Runs
 from zoo.publishing.pages import depth as depth_page
-from zoo.publishing.pages import papers
+from zoo.publishing.pages import papers, speed
 
 
 def runs(*accuracies: float, diverged: int = 0) -> Runs:
@@ -96,7 +96,7 @@ def test_the_page_has_every_stored_run() -> None:
     assert set(stored) == {"rnn", "lstm", "lstm-f", "rhn", "star"}
     assert all(list(layers) == [1, 2, 4, 8, 12, 16] for layers in stored.values())
     assert all(each.count == 3 for layers in stored.values() for each in layers.values())
-    assert page.count("](../cards/") == 30
+    assert page.partition("## Runs that were")[0].count("](../cards/") == 30
     checks = {claim.check for claim in depth_claims.CLAIMS}
     public = {
         f
@@ -132,3 +132,14 @@ def test_the_figure_of_a_run_that_diverged_later_is_none(monkeypatch: pytest.Mon
     after = depth_claims.runs_by_depth([name])["rnn"][1]
     assert (after.accuracies, after.diverged) == (before.accuracies[1:], before.diverged + 1)
     assert after.count == before.count
+
+
+def test_runs_that_were_trained_again_are_on_the_page_that_the_rules_name() -> None:
+    page, data = depth_page.page(), speed.measurements("repeated")
+    (anchor,) = re.findall(r"\(depth\.md#([a-z-]+)\)", depth_claims.rules())
+    headings = [line.removeprefix("## ").lower().replace(" ", "-") for line in page.splitlines() if line[:3] == "## "]
+    assert anchor == headings[-1]
+    for row in data["rows"]:
+        history = results.for_model(row["model"]).training.history
+        assert {name: getattr(history[0], name) for name in row["recorded"]} == row["recorded"]
+        assert f"[`{row['model']}`]" in page

@@ -197,7 +197,8 @@ def rules() -> str:
         f"is more than {100 * CLOSE:.0f} points above that of every other cell. Depth benefits a cell if its best depth is more than "
         f"{100 * CLOSE:.0f} points above one layer, and does not if one layer is the best. A smaller gain may come from the seeds, and "
         "a cell that fails at every depth shows neither; "
-        'then, and where a missing run could change the answer, the table says "cannot tell".'
+        'then, and where a missing run could change the answer, the table says "cannot tell". Whether a run fails can be a matter of '
+        "rounding: [runs that were trained again](depth.md#runs-that-were-trained-again)."
     )
 
 

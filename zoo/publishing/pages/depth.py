@@ -1,4 +1,6 @@
-"""Writes docs/depth.md: accuracy against depth over several seeds, and a paper's claims on depth. Does not import torch.
+"""Writes docs/depth.md: accuracy against depth over several seeds, a paper's claims on depth, and runs that were trained again.
+
+Does not import torch.
 
 Turkoglu et al. 2019 train each cell on sequences of 784 steps. Here sequences have 196 steps, so that every run can be
 trained on a CPU.
@@ -8,10 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ... import registry
+from ...registry.metrics import METRICS
 from ...utils import paths
 from ...utils.text import markdown
 from ..claims import depth
 from ..comparison import Row, rows
+from . import speed
 
 PAGE, PICTURE = ("docs", "depth.md"), ("docs", "depth.svg")
 STUDY, TASK = "star-mnist-196", "pmnist-196"
@@ -57,8 +61,33 @@ def page() -> str:
             "## What the paper claims",
             depth.rules(),
             depth.table(depths),
+            *_repeated(),
         ]
     ) + "\n"  # fmt: skip
+
+
+def _repeated() -> list[str]:
+    """Return the section on runs that were trained again, from benchmarks/repeated.json; nothing without the file."""
+    data = speed.measurements("repeated")
+    if data is None:
+        return []
+    table = []
+    for row in data["rows"]:
+        measure = METRICS[row["metric"]]
+        epochs = (row["recorded"], row["repeated"])
+        texts = (measure.with_loss(epoch["validation_loss"], epoch["validation_metric"]) for epoch in epochs)
+        link = f"[`{row['model']}`](../cards/{row['model']}/README.md)"
+        table.append((link, str(row["seed"]), *texts, "collapsed" if row["collapsed"] else "trained"))
+    return [
+        "## Runs that were trained again",
+        "One processor and one version of rnnzoo and torch repeat a run to the bit. Others round sums differently. Below, the losses of "
+        "networks that learn differ in the seventh digit then, and a network at chance stays there; but at the edge of what a deep network "
+        "can learn, a rounding decides: from the same weights and the same order of examples, an LSTM that collapsed in the recorded run "
+        "learns in another. The table has the first epoch of recorded runs, which older versions trained, and of the same runs by the "
+        "present one; the losses are those of the validation.",
+        markdown(("network", "seed", "recorded", "again", "the recorded run"), table),
+        speed.provenance("repeated", data),
+    ]
 
 
 def _figure(row: Row) -> str:
