@@ -49,7 +49,7 @@ def list_(
     remote: Annotated[bool, Option("--remote", help="List the models of --namespace on the Hub instead.")] = False,
     namespace: Annotated[
         str | None,
-        Option(help="User or organisation on the Hub, for --remote (default: that of the registry, rnnzoo)."),
+        Option(help="User or organisation on the Hub, for --remote (default: the registry's `namespace`)."),
     ] = None,
     timeout: Timeout = None,
     as_json: AsJson = False,
@@ -61,7 +61,7 @@ def list_(
             raise RequestError(
                 "--remote can be combined only with --exclude, --namespace, --timeout and --json: leave the other options out."
             )
-        _list_remote(patterns, exclude, namespace or registry.load_registry().namespace, timeout, as_json)
+        _list_remote(patterns, exclude, namespace, timeout, as_json)
         return
     if namespace is not None or timeout is not None:
         raise RequestError("--namespace and --timeout are for the Hub: add --remote.")
@@ -199,11 +199,13 @@ def _list_tasks(tasks: Sequence[str], as_json: bool) -> None:
 
 
 def _list_remote(
-    patterns: Sequence[str], exclude: Sequence[str], namespace: str, timeout: float | None, as_json: bool
+    patterns: Sequence[str], exclude: Sequence[str], namespace: str | None, timeout: float | None, as_json: bool
 ) -> None:
     from zoo.checkpoints.hub import browse
     from zoo.checkpoints.references import SCHEME
+    from zoo.registry.schema import PACKAGE_NAMESPACE
 
+    namespace = namespace or registry.load_registry().namespace or PACKAGE_NAMESPACE
     everything = {r.repo.partition("/")[2]: r for r in browse.catalogue(namespace, timeout)}
     repositories = [everything[name] for name in matching(everything, patterns, exclude)]
     pins = registry.load_lock().commits

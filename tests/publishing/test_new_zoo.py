@@ -218,6 +218,7 @@ def test_a_new_zoo_trains_releases_verifies_and_can_be_pushed(
         patched.setattr(paths, "ROOT", paths.PACKAGED_ROOT)
         clear_caches()
         assert load(new_zoo / "cards" / MODEL, device="cpu").classes == ("sine", "square", "sawtooth")
+        assert registry.find("gru-1x128-fsdd").config.interface.classes is None
     clear_caches()
 
     released = {path: path.read_bytes() for path in (new_zoo / "cards").rglob("*") if path.is_file()}

@@ -55,8 +55,9 @@ class CfC(Cell):
     x_t + U h_{t-1} + b)) is a backbone of one layer, here of as many units as the cell. dt is the option of that name times
     the time since the input before. The paper's s is sigmoid(dt f) without W_b v + b_b. `mode` is as in that code: with
     "no_gate", h_t = tanh(W_g v + b_g) + s tanh(W_h v + b_h); with "pure", the solution itself, h_t = A - A exp(-dt (|w_tau| +
-    |f|)) f with f = W_f v + b_f, where the paper has another factor B for the second A, w_tau + f, and f(-v) as the last factor. A and w_tau start at 1;
-    in that code w_tau starts at 0, where its absolute value has no slope, so that it never changes.
+    |f|)) f with f = W_f v + b_f, where the paper has another factor B for the second A, w_tau + f, and f(-v) as the last
+    factor. A and w_tau start at 1; in that code w_tau starts at 0, where its absolute value has no slope, so that it never
+    changes.
     """
 
     inputs = ("v",)

@@ -124,8 +124,9 @@ class PhasedLSTM(PeepholeLSTM):
 
     The phase is phi = ((t - s) mod tau) / tau. With r = `ratio`, k is 2 phi / r while phi < r / 2, then 2 - 2 phi / r while
     phi < r, then leak * phi. c_t = k c' + (1 - k) c_{t-1} and h_t = k h' + (1 - k) h_{t-1}, where c' and h' are the LSTM's.
-    The time t is the third state, a number of steps, where the paper has the time stamp of each input. The period is tau = e^w; for a task of T steps w starts from U(0, log
-    T) and the shift s from U(0, tau). The authors' code leaks in training only; here a trained network leaks, too.
+    The time t is the third state, a number of steps, where the paper has the time stamp of each input. The period is tau =
+    e^w; for a task of T steps w starts from U(0, log T) and the shift s from U(0, tau). The authors' code leaks in training
+    only; here a trained network leaks, too.
     """
 
     states = ("h", "c", "t")

@@ -10,13 +10,11 @@ from pathlib import Path
 
 from .. import registry
 from ..errors import RequestError
-from ..registry.schema import Registry, base
+from ..registry.schema import PACKAGE_NAMESPACE, base
 from ..utils.arguments import path_of, text_of
 
 SCHEME = "hf://"
 """The beginning of the address of a repository on the Hub."""
-PACKAGE_NAMESPACE = Registry.model_fields["namespace"].default
-"""The organisation on the Hub with the models that every rnnzoo knows by name."""
 REPO = re.compile(base.REPO)
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./+-]{0,199}")
 
@@ -24,7 +22,7 @@ REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./+-]{0,199}")
 def address(name: str) -> str:
     """Return by what everybody can load a model of the registry: its name, or hf://... in a zoo with a namespace of its own."""
     namespace = registry.load_registry().namespace
-    return name if namespace == PACKAGE_NAMESPACE else f"{SCHEME}{namespace}/{name}"
+    return name if namespace in (None, PACKAGE_NAMESPACE) else f"{SCHEME}{namespace}/{name}"
 
 
 @dataclass(frozen=True)

@@ -138,9 +138,8 @@ def _log_derivatives(
 def _logarithm(mean: float) -> float:
     if mean == 0:
         return math.nan
-    return (
-        math.log10(mean) if math.isfinite(mean) else LARGEST
-    )  # of finite states, a NaN is a difference of infinite products
+    # of finite weights, a NaN is a difference of infinite products
+    return math.log10(mean) if math.isfinite(mean) else LARGEST
 
 
 def _derivatives(

@@ -15,7 +15,7 @@ from ..exports import writing
 from ..networks import golden, loading, sizes
 from ..registry import Entry, lock
 from ..registry.metrics import METRICS
-from ..registry.schema import Pin
+from ..registry.schema import PACKAGE_NAMESPACE, Pin
 from ..utils import files, paths
 from . import cards, lattices
 from .starters import PICTURE
@@ -69,7 +69,8 @@ def release(folder: Path, half: bool = False) -> str:
     golden.write(network, home / golden.FILE)
     results.write(home, _with_earlier(recorded, entry.name, files.sha256(home / tensors.FILE)))
     pins = {name: pinned(home / name) for name in sorted([*names, golden.FILE])}
-    first_pin = Pin(repo=f"{registry.load_registry().namespace}/{entry.name}", files=pins)
+    namespace = registry.load_registry().namespace or PACKAGE_NAMESPACE
+    first_pin = Pin(repo=f"{namespace}/{entry.name}", files=pins)
     weights = entry.weights.followed_by(pins) if entry.weights else first_pin
     lock.put(weights={entry.name: weights}, counts={entry.name: sizes.counts(entry.name)})
     for name in (entry.weights and entry.weights.exports) or ():  # of the weights before, which nothing pins any more

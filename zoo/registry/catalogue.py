@@ -16,7 +16,7 @@ from ..errors import CheckpointError, RequestError, UnknownNameError, faults, sh
 from ..utils import paths
 from ..utils.arguments import check_name, matching, plain, text_of, texts_of
 from . import index, lock, reader
-from .schema import Config, Dataset, Interface, Model, Paper, Pin, Recipe, Registry, Task
+from .schema import PACKAGE_NAMESPACE, Config, Dataset, Interface, Model, Paper, Pin, Recipe, Registry, Task
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Entry:
     @property
     def config(self) -> Config:
         # a checkpoint of another zoo than the package has the names of its classes, which others do not know by the task
-        interface = Interface.from_task(self.task, named=paths.ROOT != paths.PACKAGED_ROOT)
+        interface = Interface.from_task(self.task, named=load_registry().namespace != PACKAGE_NAMESPACE)
         return Config(name=self.name, task=self.model.task, architecture=self.model.architecture, interface=interface)
 
     def required_pin(self, verb: str) -> Pin:

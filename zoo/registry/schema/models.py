@@ -33,6 +33,8 @@ from .networks import Architecture, ConvHead, Embedding, Init, Kernel, Merge
 from .recipes import Recipe
 
 MAX_MODELS = 5000
+PACKAGE_NAMESPACE = "rnnzoo"
+"""The organisation on the Hub with the models that every rnnzoo knows by name."""
 """Maximum number of models in one grid."""
 Tag = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 
@@ -274,7 +276,7 @@ class Registry(Spec):
     """The content of registry.yaml and sources.yaml."""
 
     license: Text | None = None  # SPDX identifier, of the weights of all models; None: the cards state none
-    namespace: Namespace = "rnnzoo"  # user or organisation of the Hub whose repositories have the weights
+    namespace: Namespace | None = None  # user or organisation of the Hub whose repositories have the weights
     papers: dict[Key, Paper] = {}
     datasets: dict[Key, Dataset]
     cells: dict[CellName, OwnCell] = {}
