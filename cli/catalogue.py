@@ -275,8 +275,8 @@ def compare(
 ) -> None:
     """Compare papers' figures with measured figures, or several models with one another.
 
-    One pattern or none gives a row for each figure; a plot shows the figures against depth. Without a pattern, --cell,
-    --measured and --runs, the last rows are papers' figures of networks that are not models of the zoo.
+    One pattern or none gives a row for each figure; a plot shows the figures against depth. If no pattern, --cell,
+    --measured or --runs is given, the last rows are papers' figures of networks that are not models of the zoo.
 
     Several names or patterns give a row for each model: its size, its cost, and its figures.
     """

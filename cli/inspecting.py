@@ -72,7 +72,7 @@ def inspect(
         result = row.function(*arguments, **options)
     from .pictures import render
 
-    emit({"model": name, "analysis": chosen, **result.to_json()}, as_json, render(result))
+    emit({"model": name, "analysis": chosen, **result.to_json()}, as_json, render(result, f"{name}: {chosen}"))
     if plot is not None:
         from zoo.diagnostics import drawing
 

@@ -40,7 +40,8 @@ def listen(
 
     The network reads frames of 10 ms in order, as in a live stream; a program that records may write to its standard input.
 
-    It gives its prediction 0.2 s after each word, and at the end, which Ctrl-C can be; with --early, a provisional one before.
+    A prediction comes 0.2 s after each word, and a last one when the recording ends or Ctrl-C ends it; with --early, a
+    provisional one comes sooner.
 
     With --json, all words are printed at the end.
     """

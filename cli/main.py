@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted 
 """
 
 import codecs
+import inspect
 import io
 import os
 import sys
@@ -71,7 +72,7 @@ class LazyVerbs(TyperGroup):
             verb = getattr(import_module(f".{module}", __package__), attribute)
             if not isinstance(verb, typer.Typer):
                 function, verb = verb, typer.Typer(add_completion=False)
-                verb.command(name)(function)
+                verb.command(name, help=_paragraphs(function))(function)
             self.commands[name] = typer.main.get_command(verb)
             self.commands[name].name = name
         return self.commands[name]
@@ -83,6 +84,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 _settings = {"debug": False}
+
+
+def _paragraphs(function: Callable[..., object]) -> str:
+    """Return a function's docstring with each paragraph on one line, which Typer wraps."""
+    return "\n\n".join(" ".join(part.split()) for part in (inspect.getdoc(function) or "").split("\n\n"))
 
 
 def _version(requested: bool) -> None:
@@ -112,6 +118,10 @@ def main() -> None:
         sys.exit(app(standalone_mode=not as_json))  # in its own mode the app prints errors of usage itself, as text
     except KeyboardInterrupt:
         sys.exit(130)
+    except SystemExit as ending:
+        if isinstance(ending.__context__, BrokenPipeError):  # of a help text, whose reader has seen enough
+            sys.exit(0)
+        raise
     except Exception as error:
         text = error.format_message() if hasattr(error, "format_message") else str(error)  # of an error of usage
         if isinstance(error, OSError) and error.strerror and error.filename is not None:

@@ -16,11 +16,14 @@ ROWS = 12
 """At most this many sparklines are printed."""
 
 
-def render(result: Result) -> Text:
-    """Draw a result: a heat map of each array of layers and steps, sparklines of the others, then its findings in words."""
+def render(result: Result, title: str) -> Text:
+    """Draw a result: a heat map of each array of layers and steps, sparklines of the others, then its findings in words.
+
+    title: what stands before the caption, which says of what the result is.
+    """
     console = Console()
     grey = console.color_system is not None and not console.no_color
-    picture = Text(result.caption)
+    picture = Text(f"{title} {result.caption}")
     for name, array in result.arrays.items():
         if not array.values.size or name in result.summarised:
             continue

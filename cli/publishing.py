@@ -159,7 +159,10 @@ def init(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Begin a zoo of your own: write a registry with a task, a recipe and models that train in a minute."""
+    """Begin a zoo of your own: write a registry with a task, a recipe and models that train in a minute.
+
+    The folder may have other files; one with a registry is refused.
+    """
     from zoo.publishing import new_zoo
 
     paths, model = new_zoo.create(folder, task)

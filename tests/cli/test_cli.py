@@ -746,3 +746,18 @@ def test_an_error_of_the_system_without_a_file_has_its_words_alone(run, monkeypa
     monkeypatch.setattr("zoo.training.evaluation.evaluate", fail)
     code, _, err = run("eval", "rnn-1x128-mnist-rows", "--device", "cpu")
     assert (code, err.splitlines()[-1]) == (1, "rnnzoo: No space left on device")
+
+
+@pytest.mark.parametrize("arguments", ["--help", "eval --help", "list"])
+def test_a_closed_pipe_is_no_failure(arguments: str) -> None:
+    command = f"{sys.executable} -m rnnzoo_cli {arguments} | true; echo ${{PIPESTATUS[0]}}"
+    shown = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (shown.stdout, shown.stderr) == ("0\n", "")
+
+
+def test_the_lines_of_a_help_text_are_wrapped_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = [line.strip() for line in run("compare", "--help")[1].splitlines()]
+    start = lines.index(next(line for line in lines if line.startswith("One pattern or none")))
+    paragraph = lines[start : lines.index("", start)]
+    assert all(len(line) > 40 for line in paragraph[:-1]), paragraph

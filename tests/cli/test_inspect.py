@@ -27,6 +27,7 @@ def test_inspect_draws_prints_and_says(run: Run, tmp_path: Path, ending: str) ->
     path = tmp_path / f"picture.{ending}"
     code, out, err = run("inspect", "star-3x4", "--runs", "4", "--steps", "5", "--plot", str(path))
     assert code == 0
+    assert out.startswith("star-3x4: lattice of star, 3 layers of 4 units, ")
     assert "layer 3" in out
     assert "relative to layer 3 at step 5, the gradient norm at layer 1 is " in out
     assert "ratio" not in out
@@ -149,7 +150,7 @@ def test_a_heat_map_on_a_terminal(monkeypatch: pytest.MonkeyPatch, environment: 
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     result = lattice(subject.config_of("star-2x4"), runs=4, steps=5)
-    emit({}, False, render(result))
+    emit({}, False, render(result, "star-2x4: lattice"))
     shown = terminal.getvalue()
     assert "?" not in shown
     assert ("\x1b[48;" in shown) == coloured

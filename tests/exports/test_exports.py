@@ -381,7 +381,7 @@ def test_an_opset_is_a_whole_number(tmp_path: Path) -> None:
         (("star-4x128-mnist-rows", "--opset", "99"), "opset is 99; it can be 18 to 23."),
         (("star-4x128-mnist-rows", "--format", "pt2", "--opset", "20"), "pt2 has no opset: leave it out."),
         (("star-4x128-mnist-rows", "--format", "onx"), "No format is called 'onx'. Did you mean onnx?"),
-        (("star-4x128-mnist-rows", "--quantize", "int4"), "quantize is 'int4'; it can be None or 'int8'."),
+        (("star-4x128-mnist-rows", "--quantize", "int4"), "quantize is 'int4'; leave it out, or give int8."),
         (("bigru-1x200-toxic-parts", "--graph", "both"), "The step graph of bigru-1x200-toxic-parts cannot be exported as onnx: it is bidirectional, so it needs the whole sequence."),
         (("rin-1x100-babi-01", "--graph", "step"), "cannot be exported as onnx: it reads a whole story and then a question."),
         (("mlp-3x8-pima.prelu", "--graph", "step"), "cannot be exported as onnx: it has no time steps."),

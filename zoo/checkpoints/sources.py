@@ -112,7 +112,7 @@ def dataset_file(repo: str, name: str) -> Path:
         with Connection() as connection:
             return connection.download(repo, name, None, repo_type="dataset")
     except ZooError as error:
-        raise DataError(f"{error} Set RNNZOO_DATA to a folder that has the data, or connect to the Hub.") from error
+        raise DataError(str(error)) from error
 
 
 def copies(model: str, pin: Pin, name: str) -> list[Path]:

@@ -97,7 +97,10 @@ class MNIST(TaskData):
         try:
             return [sources.dataset_file(self.dataset.hub, parquet)] if self.dataset.hub else []
         except DataError as error:
-            raise DataError(f"MNIST's {name} was not found in {folder}. {error}") from error
+            raise DataError(
+                f"MNIST's {name} was not found in {folder}. Put the file there, set RNNZOO_DATA to the folder that contains "
+                f"{self.dataset.folder}, or connect to the Hub. {error}"
+            ) from error
 
 
 @cache

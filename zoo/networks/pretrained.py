@@ -161,7 +161,7 @@ class PretrainedMixin(ConfiguredModule):
         The config decides the class of the network; a subclass of that class gives networks of its own class. Arguments and
         errors are those of `zoo.load`, but org/name needs no hf://, and the other arguments of `load` do not exist here. No
         tensor may be missing or unexpected, and nothing is unpickled.
-        Raises RequestError if the config's network is not a `cls`.
+        Raises RequestError if the config describes a network of another class than the one that this is called on.
         """
         reference = Reference.parse(name_or_path, revision, bare_repo=True)
         checkpoint = resolve(reference)

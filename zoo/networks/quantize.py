@@ -52,4 +52,4 @@ def quantized(network: Network) -> Network:
 def check_quantize(quantize: str | None) -> None:
     """Raise RequestError unless `quantize` is None or one of QUANTIZE."""
     if quantize is not None and quantize not in QUANTIZE:
-        raise RequestError(f"quantize is {shown(quantize)}; it can be None or {' or '.join(map(repr, QUANTIZE))}.")
+        raise RequestError(f"quantize is {shown(quantize)}; leave it out, or give {' or '.join(QUANTIZE)}.")

@@ -240,13 +240,14 @@ class SequenceNetwork(Network):
     """
 
     layers: Sequence[Layer]
-    backend: str = _setting("backend", "The scan: \"plain\" is the reference; \"fused\" is a fused or linear scan (zoo.networks.kernels), or "
+    backend: str = _setting("backend", "The scan, by default \"auto\": \"plain\" is the reference; \"fused\" is a fused or linear scan (zoo.networks.kernels), or "
         "an error if none can run; \"auto\" is \"fused\" or else \"plain\". They agree to rounding.")  # fmt: skip
     tbptt_steps: int | None = _setting(
-        "tbptt_steps", "Cut gradients through time every this many steps (truncated backpropagation through time)."
+        "tbptt_steps",
+        "Cut gradients through time every this many steps (truncated backpropagation through time); None, the default: never.",
     )
     checkpoint_every: int | None = _setting("checkpoint_every", "Keep only the states of every this many steps for the "
-        "backward pass, and recompute the others (activation checkpointing).")  # fmt: skip
+        "backward pass, and recompute the others (activation checkpointing); None, the default: keep all.")  # fmt: skip
 
     def __init__(self, config: Config):
         super().__init__(config)

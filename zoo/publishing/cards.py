@@ -345,5 +345,6 @@ def _training_limits(entry: Entry, recorded: Results) -> list[str]:
 
 def _sources(entry: Entry) -> str:
     lines = [f"- {p.authors}. {p.title}. {p.year}. {p.link}".rstrip() for p in entry.papers.values()]
-    lines.append(f"- Data: {entry.dataset.title}. {entry.dataset.citation}. Licence {entry.dataset.license}.")
+    data = entry.dataset
+    lines.append(f"- Data: {data.title}. {capitalised(data.citation)}. Licence {data.license}.")
     return "\n".join(lines)

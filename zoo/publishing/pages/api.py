@@ -154,7 +154,9 @@ def _fields(item: type) -> Iterator[tuple[str, str]]:
     """Yield (declaration, docstring) of each public field that a class declares, as written in its source."""
     body = _definition(item).body
     for node, after in zip(body, [*body[1:], None], strict=True):
-        if isinstance(node, ast.AnnAssign) and not ast.unparse(node.target).startswith("_"):
+        name = ast.unparse(node.target) if isinstance(node, ast.AnnAssign) else "_"
+        has_entry = isinstance(vars(item).get(name), property)  # among the members
+        if not name.startswith("_") and not has_entry:
             documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
             yield ast.unparse(node), str(after.value.value) if documented else ""
 
