@@ -201,7 +201,7 @@ def test_another_revision_is_taken_as_it_is_but_must_fit(here: Here) -> None:
 
 
 def test_a_dataset_file_comes_by_the_same_way(here: Here) -> None:
-    with pytest.raises(DataError, match=r"o/d: f\.parquet.*Set RNNZOO_DATA"):
+    with pytest.raises(DataError, match=r"o/d: f\.parquet: not found"):
         sources.dataset_file("o/d", "f.parquet")
 
 

@@ -401,7 +401,7 @@ def test_no_data_and_no_hub(folder, monkeypatch, given):
     assert time.monotonic() - began < 5
     message = str(caught.value)
     assert "ylecun/mnist" in message
-    assert "Set RNNZOO_DATA" in message
+    assert "Put the file there, set RNNZOO_DATA to the folder that contains mnist, or connect to the Hub." in message
     assert f"was not found in {folder if given else folder.parent / 'home/.cache/rnnzoo/mnist'}." in message
     assert "\n" not in message
     assert list(folder.iterdir()) == []
@@ -417,7 +417,7 @@ def test_a_connection_that_breaks_off(monkeypatch, error):
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
     monkeypatch.setattr(client, "MAX_TRIES", 1)
-    with pytest.raises(DataError, match="Set RNNZOO_DATA"):
+    with pytest.raises(DataError, match="set RNNZOO_DATA to the folder that contains mnist, or connect"):
         small().split("train")
 
 

@@ -219,7 +219,7 @@ CELLS: dict[str, CellRow] = {
         properties=("gated",), memory_gates=False,
     ),
     "mgu3": CellRow(
-        "mgu.MGU3", "minimal gated unit, its gate a bias alone", "mgu-simplified", memory_gates=False,
+        "mgu.MGU3", "minimal gated unit, its gate a bias alone", "mgu-simplified",
     ),
     "minimalrnn": CellRow("single_gate.MinimalRNN", "MinimalRNN", "minimalrnn", properties=("gated",), memory_gates=False),
     "miru1": CellRow(
