@@ -81,9 +81,9 @@ def _repeated() -> list[str]:
     return [
         "## Runs that were trained again",
         "One processor and one version of rnnzoo and torch repeat a run to the bit. Others round sums differently. Below, the losses of "
-        "networks that learn differ in the seventh digit then, and a network at chance stays there; but at the edge of what a deep network "
-        "can learn, a rounding decides: from the same weights and the same order of examples, an LSTM that collapsed in the recorded run "
-        "learns in another. The table has the first epoch of recorded runs, which older versions trained, and of the same runs by the "
+        "STAR differ in the seventh digit then, and an RNN at chance stays there; but at the edge of what a deep network can learn, a "
+        "rounding decides: from the same weights and the same order of examples, an LSTM that collapsed in the recorded run learns in "
+        "another. The table has the first epoch of recorded runs, which older versions trained, and of the same runs by the "
         "present one; the losses are those of the validation.",
         markdown(("network", "seed", "recorded", "again", "the recorded run"), table),
         speed.provenance("repeated", data),
