@@ -22,7 +22,9 @@ def test_a_run_is_repeated_to_the_bit(small_zoo: Callable[..., Path], run: Run, 
     assert run("eval", str(tmp_path / "run"), "--record", "--device", "cpu")[0] == 0
     assert run("release", str(tmp_path / "run"), "--results")[0] == 0
     repeated.main([NAME, "--out", str(tmp_path / "repeated.json")])
-    (row,) = json.loads((tmp_path / "repeated.json").read_text())["rows"]
+    written = json.loads((tmp_path / "repeated.json").read_text())
+    assert written["machine"]["command"] == f"python -m benchmarks.repeated {NAME}"
+    (row,) = written["rows"]
     assert row["seed"] == 3
     assert row["repeated"] == row["recorded"]
     assert not row["collapsed"]

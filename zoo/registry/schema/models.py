@@ -23,7 +23,7 @@ from .base import (
     Spec,
     Text,
     fraction,
-)
+)  # fmt: skip
 from .blocks import BlockSpec
 from .cells import CellName, OwnCell
 from .data import Dataset, Paper, Task
@@ -33,9 +33,9 @@ from .networks import Architecture, ConvHead, Embedding, Init, Kernel, Merge
 from .recipes import Recipe
 
 MAX_MODELS = 5000
+"""Maximum number of models in one grid."""
 PACKAGE_NAMESPACE = "rnnzoo"
 """The organisation on the Hub with the models that every rnnzoo knows by name."""
-"""Maximum number of models in one grid."""
 Tag = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 
 
