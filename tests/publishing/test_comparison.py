@@ -485,7 +485,9 @@ def test_what_diverged_counts_beside_what_was_measured() -> None:
     assert lost.unmeasurable
     assert lost.training is not None
     again = of_recipe(lost, lost.training.recipe, seed=1)
-    (row,) = comparison.rows(name, results_of=lambda _: [lost, of_recipe(measured, lost.training.recipe, seed=1)])
+    (row,) = comparison.rows(
+        name, results_of=lambda _: [lost, of_recipe(measured, lost.training.recipe, seed=1, model=name)]
+    )
     assert (row.runs, row.diverged_runs, row.diverged) == (1, 1, None)
     (row,) = comparison.rows(name, results_of=lambda _: [lost, again.model_copy(update={"diverged_seeds": (4,)})])
     assert (row.measured, row.diverged_runs, row.seeds) == (None, 2, (0,))

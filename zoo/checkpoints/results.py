@@ -144,6 +144,11 @@ class Training(Spec):
         return f"{self.epochs_done} of {counted(self.recipe.epochs, 'epoch')}"
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """What runs have in common that differ in nothing but their seeds: the model and the recipe's settings."""
+        return {**self.recipe.settings, "seed": None, "model": self.model}
+
+    @property
     def ending(self) -> str:
         """Why the run ended before its last epoch, as text that other text follows; "" if it did not."""
         if self.epochs_done >= self.recipe.epochs or not ended_early(self.history, self.recipe):

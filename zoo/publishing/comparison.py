@@ -221,8 +221,8 @@ def _by_recipe(recorded: Sequence[results.Results]) -> list[list[results.Results
     """
     groups: dict[str, list[results.Results]] = {}
     for run in recorded:
-        recipe = run.training and {**run.training.recipe.settings, "seed": None}
-        groups.setdefault(json.dumps(recipe, sort_keys=True), []).append(run)
+        settings = run.training and run.training.settings
+        groups.setdefault(json.dumps(settings, sort_keys=True), []).append(run)
     return [_of_each_seed(runs) for runs in groups.values()] or [[]]
 
 

@@ -232,10 +232,6 @@ def _with_earlier(recorded: results.Results, name: str, sha256: str | None) -> r
 
 def _with_other_seeds(folder: Path, recorded: results.Results) -> results.Results:
     """Return `recorded` with the other seeds' runs next to `folder`: their figures, and which of them collapsed or diverged."""
-
-    def settings(training: results.Training) -> dict[str, Any]:
-        return {**training.recipe.settings, "seed": None, "model": training.model}
-
     assert recorded.training is not None
     figures: list[results.Evaluation] = []
     collapsed: list[int] = []
@@ -243,7 +239,7 @@ def _with_other_seeds(folder: Path, recorded: results.Results) -> results.Result
     for other in sorted(folder.resolve().parent.glob("seed-*")) if folder.resolve().name.startswith("seed-") else ():
         run, _ = results.read_current(other)
         training, figure = run.training, run.measured()
-        if not training or settings(training) != settings(recorded.training):
+        if not training or training.settings != recorded.training.settings:
             continue
         seed = training.recipe.seed
         if seed == recorded.training.recipe.seed:
