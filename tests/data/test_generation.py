@@ -11,7 +11,7 @@ from helpers import default_dtype
 from zoo import build, generate, load, registry
 from zoo.data import generation
 from zoo.data.generation import chords, plays
-from zoo.data.midi import midi
+from zoo.data.midi import draw, midi
 from zoo.data.music import Music
 from zoo.errors import RequestError
 
@@ -192,6 +192,26 @@ def test_a_picture_that_is_not_drawn_is_explained(run, tmp_path, monkeypatch):
     code, _, err = run("generate", NAME, "--length", "2", "--out", str(tmp_path / "a.mid"))
     assert (code, "With matplotlib it also draws a picture: pip install 'rnnzoo[plots]'" in err) == (0, True)
     assert [path.name for path in tmp_path.iterdir()] == ["a.mid"]
+
+
+def test_the_picture_has_each_key_where_it_sounds(network, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    seen = []
+    monkeypatch.setattr("zoo.data.midi.plotting.save", lambda figure, path, mark, **_: seen.append(figure))
+    roll = chords("C3 E4 | C3 | C5", network.classes)
+    draw(roll, tmp_path / "a.png", "a title")
+    draw(torch.zeros(2, 88), tmp_path / "b.png", "silence")
+    (axis,), (silent,) = (figure.axes for figure in seen)
+    (image,) = axis.images
+    left, right, bottom, top = image.get_extent()
+    assert (left, right, top - bottom) == (0, 3, 88)  # a frame and a key are 1 wide
+    drawn = (image.get_array().filled(0) == 1).nonzero()
+    keys = {(int(bottom + 0.5 + key), int(frame)) for key, frame in zip(*drawn, strict=True)}
+    assert keys == {(48, 0), (64, 0), (48, 1), (72, 2)}  # MIDI numbers of C3, E4 and C5
+    assert axis.get_ylim() == (46, 74)
+    assert [text.get_text() for text in axis.get_yticklabels()] == ["C3", "C4", "C5"]
+    assert axis.get_yticks().tolist() == [48, 60, 72]
+    assert (silent.images[0].get_array().count(), silent.get_ylim()) == (0, (20.5, 108.5))
 
 
 def test_the_file_is_called_by_model_and_seed_and_silence_is_said(run, tmp_path, monkeypatch):

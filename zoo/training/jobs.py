@@ -99,9 +99,8 @@ class LocalProcesses:
             program = ("rnnzoo",) if job.module == "rnnzoo_cli" else ("python", "-m", job.module)
             log.write(f"$ {shlex.join([*program, *job.arguments])}\n".encode())
             log.flush()
-            isolated = (
-                ("-P",) if job.module == "rnnzoo_cli" else ()
-            )  # else a random.py in this folder would be imported
+            # without -P, a random.py in this folder would be imported
+            isolated = ("-P",) if job.module == "rnnzoo_cli" else ()
             process = subprocess.Popen(
                 [sys.executable, *isolated, "-m", job.module, *job.arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env={**os.environ, **job.environment}, preexec_fn=_prepare_signals,
