@@ -1,13 +1,18 @@
 """What the compiled scan leaves to the plain scan: hooks, other methods, transforms, parameters that do not fit."""
 
+from collections.abc import Callable
+from functools import partial
+from types import MethodType
+
 import pytest
 import torch
-from helpers import normal, same
+from helpers import CASES, network, normal, same
 from scans import BUILT, check_both_scans, small
 from torch import Tensor, nn
 from torch.nn.utils import prune
 
 from zoo.cells import projections
+from zoo.cells.base import Cell
 from zoo.errors import RequestError
 from zoo.networks.kernels import interface
 from zoo.networks.network import Network
@@ -93,6 +98,49 @@ def test_a_map_of_ones_own_is_left_to_the_plain_scan(change: str) -> None:
         case "direction":
             direction.step = lambda x, state: (2 * x[0][..., :3],)  # type: ignore[method-assign]
     refuses(net, lambda: net(x))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_method_set_on_a_cell_is_called(case: str) -> None:
+    # whatever the plain scan calls, a faster one calls, or leaves to it
+    net, x = network(case, dtype=torch.float32).eval(), normal(3, 4, 2, dtype=torch.float32)
+    cell = net.layers[0].forward_direction.cell
+    names = {name for owner in type(cell).__mro__ if issubclass(owner, Cell) for name in vars(owner)}
+    methods = {name: method for name in names if isinstance(method := getattr(cell, name), MethodType)}
+    called = dict.fromkeys(methods, 0)
+
+    def recorded(name: str, *given: object, **options: object) -> object:
+        called[name] += 1
+        return methods[name](*given, **options)
+
+    def calls(name: str, run: Callable[[], object], backend: str) -> bool:
+        net.backend, before = backend, called[name]
+        with torch.no_grad():
+            run()
+        return called[name] > before
+
+    for name in methods:
+        setattr(cell, name, partial(recorded, name))
+        for run in (lambda: net(x), lambda: net.step(x[:, 0])):
+            assert calls(name, run, "auto") or not calls(name, run, "plain")
+        delattr(cell, name)
+    assert called["step"]
+
+
+@pytest.mark.parametrize("case", ["rnn activation=tanh", "mingru candidate=linear", "minlstm candidate=positive"])
+def test_a_function_set_on_a_cell_is_called(case: str) -> None:
+    net, x = network(case, layers=2, dtype=torch.float32).eval(), normal(3, 4, 2, dtype=torch.float32)
+    with torch.no_grad():
+        before = net(x), net.step(x[:, 0])[0]
+        for layer in net.layers:
+            name = "activation" if case.startswith("rnn") else "candidate"
+            setattr(layer.forward_direction.cell, name, torch.sin)
+        for run, old in zip((lambda: net(x), lambda: net.step(x[:, 0])[0]), before, strict=True):
+            net.backend = "auto"
+            fast = run()
+            net.backend = "plain"
+            same(fast, run(), 1e-6)
+            assert (fast - old).abs().max() > 1e-3
 
 
 def test_a_cell_of_ones_own_is_not_taken_for_its_parent() -> None:

@@ -34,6 +34,15 @@ def test_bad_shapes_of_a_step_are_refused(bad: tuple[int, ...]) -> None:
         network().step(torch.zeros(bad, dtype=torch.float64))
 
 
+def test_an_empty_step_is_refused_after_others_too() -> None:
+    net, x = network(dtype=torch.float32).eval(), torch.zeros(3, 2)
+    state = tuple(tuple(s[:0] for s in layer) for layer in net.initial_state(3))
+    with torch.no_grad():
+        net.step(x)
+        with pytest.raises(RequestError, match=r"step takes x of shape \(batch, 2\); got \(0, 2\), which is empty"):
+            net.step(x[:0], state)
+
+
 @dense_and_conv
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_states_of_another_batch_are_refused(kernel: int | None, size: int) -> None:

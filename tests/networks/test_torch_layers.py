@@ -81,6 +81,39 @@ def test_what_torch_does_not_have_is_refused(case: str, spec: dict[str, object],
         to_torch(network(case, **spec))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("change", ["activation", "step", "product"])
+def test_what_was_set_on_a_layer_is_not_lost(change: str) -> None:
+    net = network("rnn", layers=2)
+    direction = net.layers[1].forward_direction
+    match change:
+        case "activation":
+            direction.cell.activation = torch.relu
+        case "step":
+            direction.cell.step = lambda x, state: (x[0],)  # type: ignore[method-assign]
+        case "product":
+            direction.cell.recurrent.product = lambda s, plus: plus  # type: ignore[method-assign]
+    with pytest.raises(RequestError, match=r"on a layer of small; torch\.nn's layers would not use it"):
+        to_torch(net)
+
+
+@pytest.mark.parametrize("case", ["lstm", "gru reset=after", "rnn"])
+def test_a_bias_that_was_taken_away_is_zero(case: str) -> None:
+    net, x = network(case, layers=2), normal(4, 6, 2)
+    for layer in net.layers:
+        layer.forward_direction.input.bias = None
+    same(to_torch(net)(x)[0], net.encode(x)[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("weight_hh_l0", (16, 1)), ("weight_ih_l1", (16, 5)), ("bias_ih_l0", (4,))]
+)
+def test_weights_of_other_shapes_than_the_sizes_say_are_refused(name: str, shape: tuple[int, ...]) -> None:
+    layers = nn.LSTM(3, 4, 2)
+    setattr(layers, name, nn.Parameter(torch.zeros(shape)))
+    with pytest.raises(RequestError, match=rf"{name} of these layers has the shape \({shape[0]},"):
+        from_torch(layers, outputs=2)
+
+
 def test_dropout_between_layers_goes_along() -> None:
     net = from_torch(nn.LSTM(2, 4, 2, dropout=0.25, batch_first=True), outputs=3)
     assert net.config.architecture.dropout == net.dropout.p == 0.25

@@ -6,6 +6,8 @@ from torch import Tensor
 from .base import Cell, State
 from .projections import ProjectionFactory
 
+ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}
+
 
 class RNN(Cell):
     """Elman's network: h_t = phi(W x_t + U h_{t-1} + b), phi = tanh or ReLU. "Gating revisited", eq. 5.
@@ -18,7 +20,7 @@ class RNN(Cell):
     def __init__(self, projection: ProjectionFactory, activation: str = "tanh"):
         super().__init__(projection)
         self.recurrent = projection()
-        self.activation = {"tanh": torch.tanh, "relu": torch.relu}[activation]
+        self.activation = ACTIVATIONS[activation]
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         return (self.activation(self.recurrent(state[0], x[0])),)

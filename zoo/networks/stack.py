@@ -42,8 +42,10 @@ class ScanSettings:
         if self.backend not in ("auto", "plain", "fused"):
             raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'fused'.")
         for name, steps in (("tbptt_steps", self.tbptt_steps), ("checkpoint_every", self.checkpoint_every)):
-            if steps is not None and (isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 1):
-                raise RequestError(f"{name} is {steps!r}; it can be None or a positive integer.")
+            if steps is None:
+                continue
+            if isinstance(steps, bool) or not isinstance(steps, Integral) or not 1 <= steps < 2**63:
+                raise RequestError(f"{name} is {steps!r}; it can be None or an integer from 1 to 2**63 - 1.")
 
 
 def output_width(spec: Architecture) -> int:

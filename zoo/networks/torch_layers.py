@@ -11,12 +11,14 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from ..cells.elman import ACTIVATIONS
 from ..errors import RequestError, faults, shown
 from ..registry.schema import Architecture, Config, Interface
 from ..utils.arguments import plain
 from ..utils.torch_internals import forward_hooks
 from .base import refuse_computed_weights, unwrapped
 from .builder import STEPS, build
+from .kernels.shared import overridden
 from .recurrent import RecurrentNetwork
 
 CELLS: dict[type[nn.RNNBase], str] = {nn.LSTM: "lstm", nn.GRU: "gru", nn.RNN: "rnn"}
@@ -48,6 +50,17 @@ def from_torch(layers: nn.RNNBase, outputs: int, *, seed: int = 0) -> RecurrentN
         interface = Interface(input=(layers.input_size,), steps=STEPS, outputs=plain(outputs), readout="last")
     except ValidationError as error:
         raise RequestError(f"No network can have these layers and outputs: {faults(error)}") from error
+    sizes: dict[str, Any] = {
+        "input_size": layers.input_size,
+        "hidden_size": layers.hidden_size,
+        "num_layers": layers.num_layers,
+    }
+    like = type(layers)(**sizes, bias=layers.bias, bidirectional=layers.bidirectional, device="meta")
+    for name, of_these_sizes in like.named_parameters():
+        if (shape := getattr(layers, name).shape) != of_these_sizes.shape:
+            raise RequestError(
+                f"{name} of these layers has the shape {tuple(shape)}; by their sizes it should be {tuple(of_these_sizes.shape)}."
+            )
     config = Config(name=f"{architecture.prefix}-torch", architecture=architecture, interface=interface)
     weight = layers.weight_ih_l0
     network = build(config, device=weight.device, dtype=weight.dtype, seed=seed, allow_large=True).eval()  # type: ignore[arg-type]
@@ -74,8 +87,9 @@ def from_torch(layers: nn.RNNBase, outputs: int, *, seed: int = 0) -> RecurrentN
 def to_torch(network: RecurrentNetwork) -> nn.RNNBase:
     """Return an nn.LSTM, nn.GRU or nn.RNN, batch first and in eval mode, with the outputs of the network's layers.
 
-    Embedding, standardisation and head are left out. Raises RequestError for networks whose equations torch does not have,
-    and for those whose weights hooks or parametrizations of torch.nn.utils compute.
+    Embedding, standardisation and head are left out. Raises RequestError for networks whose equations torch does not have or
+    of which a method or an activation was replaced, and for those whose weights hooks or parametrizations of torch.nn.utils
+    compute.
     """
     network = unwrapped(network)
     if not isinstance(network, RecurrentNetwork):
@@ -93,18 +107,26 @@ def to_torch(network: RecurrentNetwork) -> nn.RNNBase:
             f"{network.config.name} resets before the recurrent product, nn.GRU after it: only reset=after can be converted."
         )
     refuse_computed_weights(network)
-    inputs = spec.embedding.size if spec.embedding else interface.input[0]
     options = {"nonlinearity": spec.options.get("activation", "tanh")} if spec.cell == "rnn" else {}
+    activation = ACTIVATIONS[options["nonlinearity"]] if options else None
+    cells = [direction.cell for layer in network.layers for direction in layer.directions]
+    others = any(getattr(cell, "activation", None) is not activation for cell in cells)
+    if others or any(overridden(m) for layer in network.layers for m in layer.modules()):
+        raise RequestError(
+            f"An activation or a method was set on a layer of {network.config.name}; torch.nn's layers would not use it."
+        )
+    inputs = spec.embedding.size if spec.embedding else interface.input[0]
     layers: nn.RNNBase = kinds[spec.cell](
         inputs, spec.units, spec.layers, batch_first=True, dropout=spec.dropout, bidirectional=bool(spec.bidirectional),
         device=network.device, dtype=network.dtype, **options,
     ).eval()  # fmt: skip
     for suffix, ours in _directions(network):
-        w_x, b_x = ours["input.weight"], ours["input.bias"]
+        w_x = ours["input.weight"]
+        b_x = ours.get("input.bias", torch.zeros_like(w_x[:, 0]))
         b_h = torch.zeros_like(b_x)
         if spec.cell == "gru":
             w_h = torch.cat([ours["cell.gates.weight"], ours["cell.candidate.weight"]])
-            b_h[2 * spec.units :] = ours["cell.candidate.bias"]
+            b_h[2 * spec.units :] = ours.get("cell.candidate.bias", 0)
             w_x, w_h, b_x = (_turned(value) for value in (w_x, w_h, b_x))
         else:
             w_h = ours["cell.recurrent.weight"]

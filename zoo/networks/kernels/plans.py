@@ -8,13 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 
 from ...cells.antisymmetric import Antisymmetric, GatedAntisymmetric
 from ...cells.base import Cell
-from ...cells.elman import IRNN, RNN
+from ...cells.elman import ACTIVATIONS, IRNN, RNN
 from ...cells.gru import GRU
-from ...cells.linear import GILR, QRNN, RGLRU, SRU, MinGRU, MinLSTM, linear
+from ...cells.linear import GILR, QRNN, RGLRU, SRU, MinGRU, MinLSTM, linear, positive
 from ...cells.lstm import LSTM, CoupledLSTM, ForgetLSTM
 from ...cells.mgu import MGU
 from ...cells.projections import Projection
@@ -78,8 +77,8 @@ def _gru(cell: GRU) -> Plan:
 
 
 def _rnn(cell: RNN) -> Plan | None:
-    name = {torch.tanh: "tanh-rnn", torch.relu: "relu-rnn"}.get(cell.activation)  # another was set on the cell itself
-    return None if name is None else _plan(cell, name, Product(cell.recurrent))
+    known = {function: f"{name}-rnn" for name, function in ACTIVATIONS.items()}.get(cell.activation)
+    return None if known is None else _plan(cell, known, Product(cell.recurrent))
 
 
 def _rhn(cell: RHN) -> Plan:
@@ -91,8 +90,9 @@ def _star(cell: STAR) -> Plan:
     return _plan(cell, "shifted-star" if cell.shift else "star", Product(cell.recurrent, block=1), option=cell.shift)
 
 
-def _candidate(cell: MinGRU | MinLSTM, name: str) -> Plan:
-    return _plan(cell, name if cell.candidate is linear else f"positive-{name}")
+def _candidate(cell: MinGRU | MinLSTM, name: str) -> Plan | None:
+    known = {linear: name, positive: f"positive-{name}"}.get(cell.candidate)
+    return None if known is None else _plan(cell, known)
 
 
 def _rin_dt(cell: RINDT) -> Plan:
@@ -139,7 +139,8 @@ PLANS: dict[type[Cell], Callable[[Any], Plan | None]] = {
 def plan(cell: Cell) -> Plan | None:
     """Return the plan of a cell, or None if no fused scan knows the cell.
 
-    The cell's class must be in PLANS itself, because a subclass may compute something else.
+    The cell's class must be in PLANS itself, because a subclass may compute something else. A cell whose activation function was
+    replaced has no plan either.
     """
     make = PLANS.get(type(cell))
     return make(cell) if make else None

@@ -12,6 +12,7 @@ from ...cells.projections import Dense, Diagonal, Projection
 from ...checkpoints.tokenizer import PADDING
 from ...utils import torch_internals
 from ..layer import Direction, LayerInput, LazyEmbedding, stacked
+from ..signature import MODULE_ATTRIBUTES
 from .devices import device_module
 from .plans import Plan, plan
 
@@ -132,7 +133,7 @@ def takes_recurrence(direction: Direction, x: LayerInput, modules: Mapping[str, 
 
 def overridden(module: nn.Module) -> bool:
     """Return whether a method was replaced on this module alone, not in its class."""
-    return any(name in vars(module) for name in ("forward", "product", "step", "prepare", "scan"))
+    return any(callable(getattr(type(module), name, None)) for name in vars(module).keys() - MODULE_ATTRIBUTES)
 
 
 def rewritten(cell: Cell, names: Iterable[str], by: str) -> bool:

@@ -231,6 +231,7 @@ def _can_step(stack: nn.ModuleList, head: nn.Module | None, x: Tensor) -> bool:
         or not is_float(x)
         or x.is_nested
         or x.dim() != 2
+        or len(x) == 0
         or torch.is_autocast_enabled("cpu")
         or intercepted()
     ):
