@@ -231,40 +231,42 @@ def main() -> None:
     else:
         failed = one_by_one(pairs, protocol, chosen.runs)
     if failed:
-        raise TrainingError(f"These could not be measured, for the reasons above: {', '.join(failed)}.")
+        lines = [f"{name}: {reason}" for name, reason in failed.items()]
+        raise TrainingError("\n".join(["These could not be measured:", *lines]))
 
 
 def unmeasured(protocol: Protocol, tasks: Sequence[str], cells: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield (task, cell) for each of `tasks` (default: all) and of `cells` (default: those without a row on the task)."""
-    for task, cell in product(tasks or protocol.tasks, cells or ranked_cells()):
+    for task, cell in dict.fromkeys(product(tasks or protocol.tasks, cells or ranked_cells())):
         # asked anew each time: another process may have measured the cell meanwhile
         if cells or (task, cell) not in {(row.task, row.cell) for row in leaderboard.read()}:
             yield task, cell
 
 
-def one_by_one(pairs: Iterable[tuple[str, str]], protocol: Protocol, runs: Path) -> list[str]:
-    """Measure each (task, cell) of `pairs` in this process, and return those that failed, as TASK/CELL."""
+def one_by_one(pairs: Iterable[tuple[str, str]], protocol: Protocol, runs: Path) -> dict[str, str]:
+    """Measure each (task, cell) of `pairs` in this process. Return why those that failed did, by TASK/CELL."""
     torch.set_num_threads(1)
-    failed = []
+    failed = {}
     for task, cell in pairs:
         try:
             row = measure(protocol, cell, task, runs)
         except ZooError as error:
             say(f"{task}, {cell}: {error}")
-            failed.append(f"{task}/{cell}")
+            failed[f"{task}/{cell}"] = str(error)
             continue
         leaderboard.record(row)
         say(f"{task}, {cell}: {row.text}")
     return failed
 
 
-def at_once(pairs: Iterable[tuple[str, str]], runs: Path, count: int | None, ray: str | None) -> list[str]:
+def at_once(pairs: Iterable[tuple[str, str]], runs: Path, count: int | None, ray: str | None) -> dict[str, str]:
     """Measure each (task, cell) of `pairs` in a process of its own: `count` of them at a time here, or on a Ray cluster.
 
-    Return those that failed, as TASK/CELL. Raises KeyboardInterrupt if a process was stopped.
+    Return why those that failed did, by TASK/CELL; runs/TASK/CELL/train.log has all that they printed. Raises KeyboardInterrupt
+    if a process was stopped.
     """
     path = os.pathsep.join(filter(None, [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")]))
-    environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    environment = {**jobs.environment(threads=1), "PYTHONPATH": path}
     work = [
         jobs.TrainingJob(
             f"{task}/{cell}", runs / task / cell, ("--task", task, "--cell", cell, "--runs", str(runs)), environment,
@@ -276,7 +278,7 @@ def at_once(pairs: Iterable[tuple[str, str]], runs: Path, count: int | None, ray
         states = jobs.run(work, started, lambda each: show({name: (at.phase, at.text) for name, at in each.items()}))
     if any(at.phase == "stopped" for at in states.values()):
         raise KeyboardInterrupt
-    return [name for name, at in states.items() if at.phase == "failed"]
+    return {name: at.text.removeprefix(f"{name}: ") for name, at in states.items() if at.phase == "failed"}
 
 
 if __name__ == "__main__":

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 from zoo import registry
 from zoo.errors import RequestError, TrainingError
 from zoo.training import jobs
+from zoo.utils import files
 
 from .output import CONTINUES, board, columns, emit, say
 
 OPTIONS = {"epochs": "--epochs", "batch_size": "--batch-size", "seed": "--seed"}
-INHERITED_VARIABLES = ("RNNZOO_ROOT", "RNNZOO_DATA")
-"""Environment variables that every job gets, as absolute paths."""
 
 
 class Resources(NamedTuple):
@@ -58,7 +57,8 @@ def train(
 
     overrides: new values of the recipe's fields. stop_after: the epoch after which each run stops; None for no early stop.
 
-    Raises TrainingError at the end if a run failed.
+    Raises RequestError, before any run, for what cannot be trained and for an `out` that cannot be a folder; OSError for one that
+    cannot be written to; TrainingError at the end if a run failed.
     """
     names = registry.list_models(pattern)
     if not names:
@@ -69,11 +69,13 @@ def train(
         )
     if resources.gpus and resources.ray is None:
         raise RequestError("--gpus-per-job needs --ray: without --ray, every job runs on the same --device.")
+    if place := files.obstacle(out):
+        raise RequestError(f"{place} is not a folder. Choose another folder for the runs.")
+    files.check_writable(out)
     each_seed: list[dict[str, Any]] = [{"seed": seed} for seed in seeds] or [{}]
     at_once = min(resources.jobs or 1, len(names) * len(each_seed))
     threads = resources.threads or (1 if resources.ray else max(1, _cores() // at_once))
-    environment = {key: os.path.abspath(os.environ[key]) for key in INHERITED_VARIABLES if os.environ.get(key)}
-    environment["OMP_NUM_THREADS"] = str(threads)
+    environment = jobs.environment(threads)
     states: dict[str, jobs.JobState] = {}
     pending, runs = [], []
     for name, of_run in product(names, each_seed):

@@ -114,7 +114,7 @@ def train(
     diagnostic_names = [part.strip() for part in diagnose.split(",") if part.strip()]
     if seeds is not None and seed is not None:
         raise RequestError("--seed and --seeds exclude each other: leave one of them out.")
-    if jobs or ray or seeds is not None or is_pattern(name):
+    if jobs or ray is not None or seeds is not None or is_pattern(name):
         from . import many
 
         if diagnostic_names:

@@ -144,14 +144,17 @@ def test_cells_are_measured_at_once_each_in_a_process(
     runs = tmp_path / "runs"
     command = [
         "leaderboard",
-        *["--task", "mnist-rows", "--task", "parity", "--cell", "no-cell", "--jobs", "2", "--runs"],
+        *["--task", "mnist-rows", "--task", "parity", "--cell", "no-cell", "no-cell", "--jobs", "2", "--runs"],
         str(runs),
     ]
     monkeypatch.setattr("sys.argv", command)
-    with pytest.raises(TrainingError, match="mnist-rows/no-cell, parity/no-cell"):
+    reason = "No ranked cell is called 'no-cell'"
+    with pytest.raises(TrainingError, match=f"\nmnist-rows/no-cell: {reason}.*\nparity/no-cell: {reason}"):
         program.main()
     for task in ("mnist-rows", "parity"):
-        command, fault, *_ = (runs / task / "no-cell" / "train.log").read_text().splitlines()
+        log = (runs / task / "no-cell" / "train.log").read_text()
+        command, fault, *_ = log.splitlines()
+        assert log.count(command) == 1  # the cell was asked for twice
         assert command == f"$ python -m benchmarks.leaderboard --task {task} --cell no-cell --runs {runs}"
         assert fault.startswith(f"{task}, no-cell: No ranked cell is called 'no-cell'")
     assert "parity/no-cell: failed" in capsys.readouterr().err

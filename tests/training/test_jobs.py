@@ -327,6 +327,8 @@ def test_only_the_very_same_run_is_finished(small_zoo: Zoo, tmp_path: Path) -> N
     file = next(file for file in entry.dataset.sha256 if file.startswith("train"))
     others = entry.dataset.model_copy(update={"sha256": {**entry.dataset.sha256, file: "0" * 64}})
     assert not jobs.is_finished(replace(entry, dataset=others), entry.recipe, folder)
+    generated = entry.dataset.model_copy(update={"sha256": {}})  # by a family of one's own, which locks nothing
+    assert jobs.is_finished(replace(entry, dataset=generated), entry.recipe, folder)
     state = (folder / "training.safetensors").read_bytes()
     (folder / "training.safetensors").write_bytes(state[:-1])
     assert not jobs.is_finished(entry, entry.recipe, folder)
@@ -348,6 +350,9 @@ def test_only_the_very_same_run_is_finished(small_zoo: Zoo, tmp_path: Path) -> N
         (["star-*", "--batch-size", "20000"], "cannot have these settings"),
         (["star-*", "--gpus-per-job", "1"], "--gpus-per-job needs --ray"),
         (["star-*", "--jobs", "0"], "--jobs"),
+        (["star-*", "--ray", ""], "The address of the Ray cluster is empty"),
+        (["star-16x64-pmnist", "--ray", ""], "The address of the Ray cluster is empty"),
+        (["star-*", "--out", f"{__file__}/runs"], f"{__file__} is not a folder"),
     ],
 )
 def test_wrong_requests_begin_nothing(
@@ -476,3 +481,10 @@ def test_a_log_with_the_command_alone_has_no_last_line(tmp_path: Path) -> None:
     ):
         job.log.write_text(text)
         assert jobs.last_line(job) == line
+
+
+def test_a_job_knows_where_the_zoo_and_the_data_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RNNZOO_DATA", "data")
+    monkeypatch.setenv("RNNZOO_ROOT", "")
+    assert jobs.environment(3) == {"RNNZOO_DATA": str(tmp_path / "data"), "OMP_NUM_THREADS": "3"}

@@ -36,6 +36,8 @@ POLL_SECONDS = 0.5
 INTERRUPTED = 130  # exit code of a job that was interrupted and saved its state
 RETRIES = 5  # by Ray, of a job whose process or machine is lost
 SAVE_SECONDS = 600.0  # within which a job that was asked to stop ends its step, validates and saves
+INHERITED_VARIABLES = ("RNNZOO_ROOT", "RNNZOO_DATA")
+"""Environment variables that every job gets, as absolute paths."""
 Phase = Literal["waiting", "running", "done", "skipped", "failed", "stopped"]
 
 
@@ -220,12 +222,20 @@ def ray_tasks(address: str, slots: int | None, threads: int, gpus: float) -> Ite
         ray.shutdown()
 
 
+def environment(threads: int) -> dict[str, str]:
+    """Return the environment variables of a job with that many CPU threads, which a machine of a cluster may not have."""
+    paths = {name: os.path.abspath(os.environ[name]) for name in INHERITED_VARIABLES if os.environ.get(name)}
+    return {**paths, "OMP_NUM_THREADS": str(threads)}
+
+
 def open_workers(slots: int | None, ray: str | None, threads: int, gpus: float) -> AbstractContextManager[Workers]:
     """Return LocalProcesses or, if `ray` is the address of a cluster, RayTasks, for a `with` block. See `ray_tasks`.
 
     slots: the number of jobs at a time; None means one here, and as many as fit the cluster on Ray. Raises RequestError if it is
-    below 1.
+    below 1, and for an empty address.
     """
+    if ray == "":
+        raise RequestError("The address of the Ray cluster is empty; give HOST:PORT, `auto`, or `local` to start one.")
     if slots is not None and slots < 1:
         raise RequestError(f"At least one job must run at a time; got {slots}.")
     return nullcontext(LocalProcesses(slots or 1)) if ray is None else ray_tasks(ray, slots, threads, gpus)
@@ -322,11 +332,14 @@ def is_finished(entry: Entry, recipe: Recipe, folder: Path) -> bool:
 
 
 def _has_same_data(entry: Entry, folder: Path) -> bool:
-    """Return whether the data of the run in `folder` have the digests that are locked now; True if its state was removed."""
+    """Return whether the data of the run in `folder` have the digests that are locked now, as far as their files are locked.
+
+    True if the run's state was removed.
+    """
     from . import state  # which imports torch
 
     if not (folder / state.FILE).exists():
         return True
     stored = state.State.read(folder / state.FILE).identity
     digests = {**stored.get("data", {}), **stored.get(state.VALIDATION, {})}
-    return all(entry.dataset.sha256.get(file) == digest for file, digest in digests.items() if file != "examples")
+    return all(digests.get(file, digest) == digest for file, digest in entry.dataset.sha256.items())
