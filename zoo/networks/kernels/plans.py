@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-
 from ...cells.antisymmetric import Antisymmetric, GatedAntisymmetric
 from ...cells.base import Cell
 from ...cells.elman import ACTIVATIONS, IRNN, RNN
