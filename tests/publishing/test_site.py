@@ -16,6 +16,7 @@ from small import clear_caches
 
 from zoo import registry
 from zoo.cells import CELLS, cell_class
+from zoo.checkpoints import leaderboard
 from zoo.diagnostics.base import Array, Axis, Result
 from zoo.exports.formats import FORMATS
 from zoo.publishing import comparison, release
@@ -35,6 +36,7 @@ from zoo.publishing.site import (
     papers,
     templating,
 )
+from zoo.publishing.site import leaderboard as leaderboard_page
 from zoo.utils import files, paths
 
 Run = Callable[..., tuple[int, str, str]]
@@ -184,6 +186,8 @@ def test_a_new_zoo_has_none_of_our_papers(run: Run, tmp_path: Path, monkeypatch:
     assert code == 0, err
     assert check_pages(out) > len(CELLS)
     assert not (out / "papers").exists()
+    assert not (out / "leaderboard.html").exists()
+    assert "leaderboard.html" not in (out / "index.html").read_text()
     assert "after" not in lead(out / "cells" / "rnn.html")
     assert "paper" not in lead(out / "index.html")
 
@@ -334,6 +338,48 @@ def test_the_table_sorts_by_what_is_better() -> None:
         assert models[name].reported_quality == pytest.approx(sign * row.reported)
         assert models[name].quality == pytest.approx(sign * row.measured)
     assert models["gru-1x128-mnist-rows"].reported_quality is None
+
+
+def test_the_leaderboard_has_every_row_at_its_place() -> None:
+    site = templating.Site()
+    leaderboard_page.add(site)
+    text = site.files["leaderboard.html"].decode()
+    ranked = leaderboard.ranked()
+    (header, *lines) = re.findall("<tr>(.*?)</tr>", text)
+    tasks = re.findall(r'title="[^"]+">([\w-]+)', header)
+    assert tasks == list(ranked)
+    found, ranks = {}, []
+    for line in lines:
+        (cell,) = re.findall(r">([\w-]+)</a>", line)
+        ranks.append(re.findall(r'<td class="num"[^>]*>([\d.]+|-)</td>', line)[0])
+        for task, words, figure in zip(
+            tasks, *zip(*re.findall(r"<td([^>]*)>([^<]*)</td>", line)[1:], strict=True), strict=True
+        ):
+            found[task, cell] = words, figure
+    known = {(task, row.cell): (place, row, len(placed)) for task, placed in ranked.items() for place, row in placed}
+    for key, (words, figure) in found.items():
+        if key not in known:
+            assert (words, figure) == (' class="num"', "-")
+            continue
+        place, row, count = known[key]
+        assert f'data-v="{place}"' in words
+        assert f'title="{place} of {count}: {row.figure}"' in words
+        assert ('class="num chance"' in words) == (row.at_chance or row.mean is None)
+        assert figure == (row.measure.text(row.mean).split()[0] if row.mean is not None else "diverged")
+    assert known.keys() <= found.keys()
+    means = [float(rank) for rank in ranks if rank != "-"]
+    assert means == sorted(means)
+    assert ranks[len(means) :] == ["-"] * (len(ranks) - len(means))
+    shown = {(task, name) for task, of_task in ranked.items() for name in {row.cell for _, row in of_task}}
+    points = re.findall(r"<title>([\w-]+): ", text)
+    assert 0 < len(points) < len(shown)
+    assert set(points) <= {name for _, name in shown}
+
+
+def test_a_cell_that_diverged_is_last_on_the_leaderboard() -> None:
+    row = leaderboard.read()[0].model_copy(update={"values": (), "rate": None})
+    assert leaderboard_page.entry(5, row, 5) == leaderboard_page.Entry(5, "diverged", "5 of 5: diverged", None)
+    assert leaderboard_page.chart(row.task, [row, row]) is None
 
 
 def test_presets_name_the_best_small_model() -> None:

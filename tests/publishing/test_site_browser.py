@@ -14,6 +14,7 @@ import torch
 from browsing import CHROMIUM, FORECAST, HEADLINE, LIVE, MUSIC, SPEECH, Visit
 
 from zoo import examples, generate, load, registry
+from zoo.checkpoints import leaderboard
 from zoo.networks.frozen import frozen
 from zoo.networks.quantize import quantized
 from zoo.publishing.site import live, pages
@@ -30,7 +31,7 @@ PAGES = (
     "models/rin-1x100-adding-200.html", "models/mlp-3x8-pima.prelu.html", "models/bigru-1x200-toxic-parts.html", "models/gru-2x256-shakespeare.html",
     f"models/{SPEECH}.html", f"models/{MUSIC}.html", f"models/{FORECAST}.html",
     "models/urnn-1x512-pmnist.html", "cells/index.html", "cells/lstm.html", "cells/rwkv7.html", "papers/index.html",
-    "papers/star.html", "papers/chen.html", "papers/lru.html", "why.html", "speed.html", "literature.html", "docs/index.html",
+    "papers/star.html", "papers/chen.html", "papers/lru.html", "why.html", "speed.html", "literature.html", "leaderboard.html", "docs/index.html",
     "docs/readme.html", "docs/export.html",
 )  # fmt: skip
 PAGE_BYTES, RUN_BYTES = 300_000, 1_200_000
@@ -162,7 +163,7 @@ def test_filters_filter_and_the_address_keeps_them(folder: Path, browser: Any) -
     figures = [float(row[1].split()[0]) for row in small]
     assert figures == sorted(figures, reverse=True)
     shown = page.evaluate(
-        "[...document.querySelectorAll('.dots a')].filter((a) => !a.classList.contains('off')).map((a) => a.dataset.name)"
+        "[...document.querySelectorAll('.dots a')].filter((a) => !a.classList.contains('off')).map((a) => a.textContent.split(':')[0])"
     )
     assert set(shown) == {row[0] for row in small}
     assert page.text_content("#count") == f"{len(small)} of {len(every)} models"
@@ -189,6 +190,36 @@ def test_filters_filter_and_the_address_keeps_them(folder: Path, browser: Any) -
 
 
 @torch.no_grad()
+def test_the_leaderboard_sorts_and_shows_what_is_typed(folder: Path, browser: Any) -> None:
+    visit = Visit(browser, folder, "leaderboard.html")
+    page = visit.page
+    column = "(n) => [...document.querySelectorAll('#ranks tbody tr')].filter((r) => !r.hidden).map((r) => r.cells[n].dataset.v ?? r.cells[n].textContent)"
+    placed = leaderboard.ranked()
+    tasks = list(placed)
+    task = next(
+        task for task in tasks if len(placed[task]) < len(page.evaluate(column, 0))
+    )  # on which cells are missing
+    head = f"#ranks thead th:nth-child({tasks.index(task) + 3})"
+    places = [str(place) for place, _ in placed[task]]
+    missing = ["-"] * (len(page.evaluate(column, 0)) - len(places))
+    for order, direction in ((places, "ascending"), (places[::-1], "descending")):
+        page.click(f"{head} button")
+        assert page.evaluate(column, tasks.index(task) + 2) == [*order, *missing]
+        assert page.get_attribute(head, "aria-sort") == direction
+    page.click("#ranks thead th:first-child button")
+    names = page.evaluate(column, 0)
+    assert names == sorted(names, key=lambda name: name.replace("-", " "))
+    page.fill("#search", "GRU lstm-f")
+    assert page.evaluate(column, 0) == [name for name in names if "gru" in name or "lstm-f" in name]
+    points = "[...document.querySelectorAll('.dots a')].filter((a) => !a.classList.contains('off')).map((a) => a.textContent.split(':')[0])"
+    assert set(page.evaluate(points)) <= set(page.evaluate(column, 0))
+    assert page.text_content("#count") == f"{len(page.evaluate(column, 0))} of {len(names)} cells"
+    page.fill("#search", "")
+    assert (page.evaluate(column, 0), page.text_content("#count")) == (names, "")
+    visit.check()
+    page.close()
+
+
 def test_a_digit_that_is_drawn(folder: Path, browser: Any) -> None:
     visit = Visit(browser, folder, f"models/{HEADLINE}.html", reduced_motion="reduce")
     page = visit.page

@@ -43,7 +43,7 @@ def page() -> str:
     placed = leaderboard.ranked()
     ranked = {task: [row for _, row in of_task] for task, of_task in placed.items()}
     every = {row.cell for rows in ranked.values() for row in rows}
-    common, wide = comparable(ranked), comparable(ranked, fewest=int(MOST * len(every)))
+    common, wide = comparable(ranked), most_cells(ranked)
     tables = (
         {"## Most cells": wide, "## Most tasks": common}
         if wide.keys() < common.keys()
@@ -101,21 +101,31 @@ def comparable(
     return {task: list(rows) for task, rows in ranked.items() if task in chosen}
 
 
+def most_cells(ranked: Mapping[str, Sequence[leaderboard.Row]]) -> dict[str, list[leaderboard.Row]]:
+    """Return those tasks, with their rows, that have at least the share MOST of all cells in common."""
+    return comparable(ranked, fewest=int(MOST * len({row.cell for rows in ranked.values() for row in rows})))
+
+
+def mean_ranks(ranked: Mapping[str, Sequence[leaderboard.Row]]) -> dict[str, list[int]]:
+    """Return, for each cell that every task has, its place among these cells on each task. The best mean comes first.
+
+    ranked: the rows of each task, the best first.
+    """
+    shared = set.intersection(*({row.cell for row in rows} for rows in ranked.values())) if ranked else set()
+    of_shared = [[row for row in rows if row.cell in shared] for rows in ranked.values()]
+    places = [dict(zip((r.cell for r in rows), leaderboard.places(rows), strict=True)) for rows in of_shared]
+    by_cell = {cell: [of_task[cell] for of_task in places] for cell in shared}
+    return dict(sorted(by_cell.items(), key=lambda item: (statistics.fmean(item[1]), item[0])))
+
+
 def over_tasks(ranked: Mapping[str, Sequence[leaderboard.Row]]) -> str | None:
     """Return a table of the cells that every task has, by their mean rank among them; None if there are under two tasks.
 
     ranked: the rows of each task, the best first.
     """
-    shared = set.intersection(*({row.cell for row in rows} for rows in ranked.values())) if len(ranked) > 1 else set()
-    of_shared = {task: [row for row in rows if row.cell in shared] for task, rows in ranked.items()}
-    places = {
-        task: dict(zip((row.cell for row in rows), leaderboard.places(rows), strict=True))
-        for task, rows in of_shared.items()
-    }
-    by_cell = {cell: [of_task[cell] for of_task in places.values()] for cell in shared}
-    ordered = sorted(by_cell.items(), key=lambda item: (statistics.fmean(item[1]), item[0]))
-    table = [(f"`{cell}`", f"{statistics.fmean(each):.1f}", *map(str, each)) for cell, each in ordered]
-    return markdown(("cell", "mean rank", *(f"`{task}`" for task in places)), table) if table else None
+    ranks = mean_ranks(ranked) if len(ranked) > 1 else {}
+    table = [(f"`{cell}`", f"{statistics.fmean(each):.1f}", *map(str, each)) for cell, each in ranks.items()]
+    return markdown(("cell", "mean rank", *(f"`{task}`" for task in ranked)), table) if table else None
 
 
 def _cells(row: leaderboard.Row) -> tuple[str, ...]:

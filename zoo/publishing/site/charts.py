@@ -168,7 +168,7 @@ def legend(series: Sequence[Series]) -> Markup:
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a scatter plot that links to a page."""
+    """A point of a scatter plot that links to a page. Its tooltip is the name and the text; scripts find it by the name."""
 
     name: str
     x: float
@@ -180,15 +180,15 @@ class Point:
 
 
 def scatter(points: Sequence[Point], x_title: str, y_title: str, *, log: bool, summary: str) -> Markup:
-    """Return a scatter plot whose points are links, with their texts as tooltips.
+    """Return a scatter plot whose points are links with tooltips.
 
     log: True for a logarithmic horizontal axis. summary: as in `lines`.
     """
     x = _scale((p.x for p in points), LEFT + 10, WIDTH - RIGHT - 10, log)
     y = _scale((p.y for p in points), HEIGHT - BOTTOM - 6, TOP + 6, False)
     dots = "".join(
-        f'<a href="{escape(p.href)}" data-name="{escape(p.name)}" tabindex="-1"><circle{"" if p.filled else " class=hollow"} style="--c:{p.colour}" cx="{x(p.x):.1f}" cy="{y(p.y):.1f}" r="4.5"/>'
-        f"<title>{escape(p.text)}</title></a>"
+        f'<a href="{escape(p.href)}" tabindex="-1"><circle{"" if p.filled else " class=hollow"} style="--c:{p.colour}" cx="{x(p.x):.1f}" cy="{y(p.y):.1f}" r="4.5"/>'
+        f"<title>{escape(p.name)}: {escape(p.text)}</title></a>"
         for p in points
     )
     return svg(_frame(x, y, x_title, y_title) + f'<g class="dots">{dots}</g>', summary)

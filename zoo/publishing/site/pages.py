@@ -1,4 +1,4 @@
-"""All pages of the site: models, cells, papers, an interactive page on gradients, speed, published results, documents."""
+"""All pages of the site: models, cells, leaderboard, papers, a page on gradients, speed, published results, documents."""
 
 import base64
 import inspect
@@ -14,12 +14,13 @@ from markupsafe import Markup
 
 from ... import registry
 from ...cells import CELLS, ROWS, cell_class
+from ...checkpoints.leaderboard import ranked
 from ...diagnostics.base import Result
 from ...errors import DataError
 from ...utils.text import counted, significant
 from .. import cell_facts, comparison, lattices
 from ..pages import diagnostics, speed
-from . import analyses, charts, documents, facts, literature, markup, mathml, model_page, papers
+from . import analyses, charts, documents, facts, leaderboard, literature, markup, mathml, model_page, papers
 from .charts import Point
 from .facts import ModelFacts
 from .step_drawing import step_drawing
@@ -44,7 +45,7 @@ def add_all(site: Site, compiler: "Compiler | None", onnx: bool = False) -> None
     library = documents.read()
     link = library.link("../")
     conditions = {
-        "papers/index.html": bool(papers.paper_keys()), "why.html": bool(gradients), "speed.html": speed.measurements("stacks") is not None,
+        "leaderboard.html": bool(ranked()), "papers/index.html": bool(papers.paper_keys()), "why.html": bool(gradients), "speed.html": speed.measurements("stacks") is not None,
         "literature.html": bool(registry.load_registry().literature), "docs/index.html": bool(library.titles),
     }  # fmt: skip
     site.documents = library.titles
@@ -53,6 +54,7 @@ def add_all(site: Site, compiler: "Compiler | None", onnx: bool = False) -> None
     _models(site, models, live)
     model_page.add(site, models, live, link, recordings, onnx)
     _cells(site, models)
+    leaderboard.add(site)
     _papers(site, link, figures)
     _speed(site)
     _why(site, gradients)
@@ -63,7 +65,7 @@ def add_all(site: Site, compiler: "Compiler | None", onnx: bool = False) -> None
 def _assets(site: Site, live: "Mapping[str, LiveModel]") -> list[str]:
     """Add styles and scripts to the site. Return the spoken words of the recordings on pages of speech networks."""
     kinds = {model.kind for model in live.values()}
-    wanted = {"site", "table", "why", *(("live", "widgets") if live else ()), *kinds}
+    wanted = {"site", "table", "leaderboard", "why", *(("live", "widgets") if live else ()), *kinds}
     for path in sorted(STATIC.iterdir()):
         if path.suffix in (".css", ".js") and path.stem in wanted:
             site.files[f"assets/{path.name}"] = path.read_bytes()
@@ -125,7 +127,7 @@ def _models(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveMo
                 m.quality or 0.0,
                 m.colour,
                 m.href,
-                f"{m.name}: {m.measured_text}, {x:,.3g} {kind}",
+                f"{m.measured_text}, {x:,.3g} {kind}",
                 m.entry.weights is not None,
             )
             for m, x in chosen

@@ -68,6 +68,21 @@ zoo.curves = (svg) => {
   });
 };
 
+zoo.points = () => [...document.querySelectorAll(".dots a")].map((a) => [a.textContent.split(":")[0], a]);
+
+zoo.sortable = (heads, clicked) => heads.forEach((head, column) => {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.append(...head.childNodes);
+  head.append(button);
+  button.addEventListener("click", () => clicked(column));
+});
+
+zoo.sorted = (heads, column, falling) => heads.forEach((head, i) => {
+  if (i === column) head.setAttribute("aria-sort", falling ? "descending" : "ascending");
+  else head.removeAttribute("aria-sort");
+});
+
 document.querySelectorAll(".heat").forEach(zoo.heat);
 document.querySelectorAll(".chart svg").forEach(zoo.curves);
 document.querySelectorAll(".code").forEach((block) => {

@@ -8,7 +8,7 @@
     return Number.isNaN(number) ? null : number;
   };
   const points = new Map();
-  document.querySelectorAll(".dots a").forEach((a) => points.set(a.dataset.name, [...(points.get(a.dataset.name) || []), a]));
+  zoo.points().forEach(([name, point]) => points.set(name, [...(points.get(name) || []), point]));
   const rows = [...body.rows].map((row, order) => {
     const [name, measured, reported, difference, parameters, task, weights] = [...row.cells];
     return {
@@ -40,7 +40,7 @@
     if (write) history.replaceState(null, "", (query ? "?" + query : location.pathname) + location.hash);
   }
 
-  const sortable = [...table.tHead.rows[0].cells].map((head) => head.dataset.sort);
+  const heads = [...table.tHead.rows[0].cells], sortable = heads.map((head) => head.dataset.sort);
   function sort(key) {
     const [, down, field] = /^(-?)(.*)$/.exec(sortable.includes(key.replace("-", "")) ? key : "");
     sorting = down + field;
@@ -53,10 +53,7 @@
       return (falling ? -1 : 1) * (numeric ? x - y : x.localeCompare(y)) || a.order - b.order;
     });
     body.append(...rows.map((each) => each.row));
-    for (const head of table.tHead.rows[0].cells) {
-      if (head.dataset.sort === field) head.setAttribute("aria-sort", falling ? "descending" : "ascending");
-      else head.removeAttribute("aria-sort");
-    }
+    zoo.sorted(heads, sortable.indexOf(field), falling);
   }
 
   function read(query) {
@@ -71,17 +68,11 @@
     apply(false);
   }
 
-  for (const head of table.tHead.rows[0].cells) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = head.textContent;
-    head.replaceChildren(button);
-    button.addEventListener("click", () => {
-      const field = head.dataset.sort;
-      sort(sorting === field ? "-" + field : field);
-      apply();
-    });
-  }
+  zoo.sortable(heads, (column) => {
+    const field = sortable[column];
+    sort(sorting === field ? "-" + field : field);
+    apply();
+  });
   form.addEventListener("input", () => apply());
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", () => setTimeout(() => { sort(""); apply(); }));
