@@ -35,6 +35,14 @@ torch.set_warn_always(True)  # a warning that torch gives once a process would f
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, and all it starts, would ignore it
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests of data that are not there."""
+    if "RNNZOO_DATA" not in os.environ:
+        for item in items:
+            if item.get_closest_marker("data"):
+                item.add_marker(pytest.mark.skip(reason="RNNZOO_DATA is not set"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _read_once() -> Iterator[None]:
     """The package's own registry and lock, which no test changes, are read once and not again after each zoo of a test."""

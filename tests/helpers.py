@@ -17,6 +17,7 @@ from torch import Tensor
 from zoo.cells import CELLS
 from zoo.cells.rows import Number
 from zoo.networks.builder import build
+from zoo.networks.kernels import interface
 from zoo.networks.network import Network
 from zoo.networks.stack import NetworkState
 from zoo.registry.schema import Architecture, Config, Interface
@@ -24,6 +25,7 @@ from zoo.registry.schema import Architecture, Config, Interface
 MERGES = ("sum", "concat", "mul", "mean")
 READOUTS = ("last", "mean", "every")
 
+needs_scan = pytest.mark.skipif(not interface.libraries(), reason="no compiler was there when rnnzoo was installed")
 
 NUMBERS = {
     "shift": (0.0, 1.0, -0.5),

@@ -1,4 +1,4 @@
-"""One step of each cell of the atlas against the same cell of torchrecurrent, with copied weights.
+"""One step of each of many cells against the same cell of torchrecurrent, with copied weights.
 
 Where the two differ, a comment says who follows the paper.
 """
@@ -11,23 +11,31 @@ import torchrecurrent
 from helpers import direction, network, normal, same
 from torch import Tensor
 
-from zoo.cells import CELLS
+from zoo.diagnostics.benchmark import contenders
+from zoo.utils import paths
 
 PEERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "antisymmetric": ("AntisymmetricRNN", {"epsilon": 0.3, "gamma": 0.2}),
+    "antisymmetric-gated": ("GatedAntisymmetricRNN", {"epsilon": 0.3, "gamma": 0.2}),
     "atr": ("ATR", {}),
     "brc": ("BR", {}),
     "cfn": ("CFN", {}),
     "cornn": ("coRNN", {"dt": 0.3, "gamma": 0.7, "epsilon": 0.4}),
     "fastgrnn": ("FastGRNN", {}),
     "fastrnn": ("FastRNN", {}),
+    "indrnn": ("IndRNN", {"activation": "tanh"}),
+    "intersection": ("IntersectionRNN", {}),
     "janet": ("JANET", {"beta": 0.75}),
     "lem": ("LEM", {"dt": 0.3}),
     "gru": ("MUT2", {}),
     "ligru": ("LiGRU", {}),
     "lightru": ("LightRU", {}),
     "lstm-controller": ("MCLSTM", {}),
+    "lstm-f": ("JANET", {}),
     "lstm-multiplicative": ("MultiplicativeLSTM", {}),
     "lstm-original": ("OriginalLSTM", {}),
+    "lstm-peephole": ("PeepholeLSTM", {"peephole": "diagonal"}),
+    "lstm-residual": ("ResLSTM", {}),
     "lstm-working": ("WMCLSTM", {}),
     "mgu": ("MGU", {}),
     "miru1": ("MiRU1", {"update": 0.3}),
@@ -42,6 +50,7 @@ PEERS: dict[str, tuple[str, dict[str, Any]]] = {
     "dsgu": ("DSGU", {}),
     "sgrn": ("SGRN", {}),
     "sgu": ("SGU", {}),
+    "star": ("STAR", {}),
     "taugru": ("tauGRU", {}),
     "tgru": ("TGRU", {}),
     "tlstm": ("TLSTM", {}),
@@ -52,6 +61,9 @@ PEERS: dict[str, tuple[str, dict[str, Any]]] = {
 """By cell: the class of the same cell in torchrecurrent, and the options of both."""
 THEIR_OPTIONS = {
     "fastgrnn": {"nonlinearity": "sigmoid"},  # their default puts a tanh in the place of the gate's sigmoid
+    "indrnn": {},
+    "lstm-f": {"beta": 0.0},
+    "lstm-peephole": {},
     "miru1": {"update_coefficient": 0.3},
     "miru2": {"update_coefficient": 0.3, "reset_coefficient": 0.6},
 }
@@ -79,7 +91,7 @@ def ordered(value: Tensor, order: str) -> Tensor:
 def renamed(cell: str, w: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return a peer's weights under the names of our cell."""
     to_inputs, to_recurrent = BLOCKS.get(cell, ("", ""))
-    zero = torch.zeros(3, dtype=torch.float64)
+    eye, zero = torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
     if cell == "ran":  # theirs has no bias on the content
         w = {**w, "bias_ih": torch.cat([zero, w["bias_ih"]])}
     recurrent = ordered(w["weight_hh"], to_recurrent) if to_recurrent else w.get("weight_hh")
@@ -96,10 +108,22 @@ def renamed(cell: str, w: dict[str, Tensor]) -> dict[str, Tensor]:
             ours |= {"input.bias": gate, "cell.offset": candidate - gate, "cell.zeta": w["zeta"], "cell.nu": w["nu"]}
         case "fastrnn":
             ours |= {"cell.alpha": w["alpha"], "cell.beta": w["beta"]}
+        case "indrnn":
+            ours |= {"cell.recurrent.weight": w["vector_u"]}
+        case "intersection":  # theirs passes x itself
+            ours |= {"input.weight": torch.cat([w["weight_ih"], eye]), "input.bias": torch.cat([w["bias_ih"], zero])}
         case "lem":
             ours |= {"cell.output.weight": w["weight_ch"]}
         case "lstm-multiplicative":
             ours |= {"cell.recurrent.weight": w["weight_mh"], "cell.multiplied.weight": w["weight_hh"]}
+        case "lstm-peephole" | "lstm-residual":
+            ours |= {"cell.old.weight": w["weight_ph"][:6], "cell.new.weight": w["weight_ph"][6:]}
+            if cell == "lstm-residual":  # theirs has no bias on the shortcut
+                ours |= {
+                    "input.weight": torch.cat([w["weight_ih"], w["weight_res"]]),
+                    "input.bias": torch.cat([w["bias_ih"], zero]),
+                    "cell.projection.weight": w["weight_proj"],
+                }
         case "lstm-working":
             ours |= {"cell.old.weight": w["weight_mh"][:6], "cell.new.weight": w["weight_mh"][6:]}
         case "mut1" | "mut3":
@@ -141,6 +165,8 @@ def renamed(cell: str, w: dict[str, Tensor]) -> dict[str, Tensor]:
 def step(cell: str, peer: torch.nn.Module, x: Tensor, h: Tensor, c: Tensor) -> tuple[tuple[Tensor, ...], ...]:
     """Return the states that our step starts from, and those that it should give, from a step of the peer."""
     match cell:
+        case "intersection":  # theirs carries h and returns y beside it
+            return (c, h), peer(x, h)
         case "janet":
             return (h,), peer(x, (h, h))[:1]
         case "lem":  # theirs computes y from the old z; the paper and its authors' code take the new one
@@ -149,6 +175,8 @@ def step(cell: str, peer: torch.nn.Module, x: Tensor, h: Tensor, c: Tensor) -> t
         case "lstm-controller":
             new_h, (new_v, new_c) = peer(x, (h, c))
             return (new_h, h, c), (new_h, new_v, new_c)
+        case "lstm-f":  # JANET's is the cell state itself, of which "Gating revisited" (eq. 24) takes the tanh
+            return (h,), (peer(x, (h, h))[0].tanh(),)
         case "scrn":  # theirs returns y = tanh(U h + V s): with U = 1 and V = 0, that is the tanh of our h
             y, s = peer(x, (h, c))
             return (torch.cat([h, c], 1),), (torch.cat([torch.atanh(y), s], 1),)
@@ -193,5 +221,10 @@ def test_equals_torchrecurrent(cell: str) -> None:
     same(net.step(x, (states,))[1][0], expected)
 
 
-def test_every_peer_is_a_cell() -> None:
-    assert PEERS.keys() <= CELLS.keys()
+def test_every_counterpart_of_the_benchmark_is_an_equal() -> None:
+    assert contenders.TORCHRECURRENT.items() <= {cell: name for cell, (name, _) in PEERS.items()}.items()
+
+
+def test_the_document_counts_them() -> None:
+    text = paths.path("docs", "cells.md").read_text()
+    assert f"one step of each of {len(PEERS)} cells equals" in text

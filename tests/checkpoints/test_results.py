@@ -1,7 +1,6 @@
 """Figures kept without weights, and the page of those that no document reports."""
 
 import json
-import os
 import sys
 from dataclasses import replace
 
@@ -272,7 +271,6 @@ def test_the_page_sets_cells_against_depths():
 
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 @pytest.mark.parametrize("name", [name for name, (first, *_) in HISTORIES.items() if first.seconds < 5])
 def test_the_first_epoch_again(name, tmp_path, monkeypatch):
     entry, overrides = registry.find(name), results.for_model(name).training.overrides

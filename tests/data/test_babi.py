@@ -3,13 +3,12 @@
 import gzip
 import hashlib
 import io
-import os
 import tarfile
 
 import pytest
 import reference
 import torch
-from helpers import same
+from helpers import needs_scan, same
 
 from zoo import registry
 from zoo.checkpoints import results
@@ -19,7 +18,6 @@ from zoo.data.babi import questions
 from zoo.errors import DataError, RequestError
 from zoo.networks import loading
 from zoo.networks.builder import build
-from zoo.networks.kernels import interface
 from zoo.networks.sizes import counts, multiply_adds, parameters
 from zoo.networks.story_reader import StoryReader
 from zoo.publishing import cards
@@ -113,7 +111,7 @@ def test_what_is_said_where_matters():
     same(moved[1:], expected[1:])
 
 
-@pytest.mark.skipif(not interface.libraries(), reason="no compiler was there when rnnzoo was installed")
+@needs_scan
 @pytest.mark.parametrize("cell", ["rin", "lstm"])
 def test_the_fused_scan_equals_the_plain_one(cell):
     net = reader(cell).float()
@@ -404,7 +402,6 @@ def test_tasks_are_the_twenty():
 
 
 @pytest.mark.data
-@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 @pytest.mark.parametrize("number", [1, 17, 19])
 def test_the_real_questions(number):
     known = registry.load_registry()

@@ -271,7 +271,6 @@ def test_the_command(run: Callable[..., tuple[int, str, str]], tmp_path: Path, m
 
 
 @pytest.mark.data
-@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 @pytest.mark.parametrize("name", WRITTEN)
 def test_the_measured_files_are_made_byte_for_byte(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (file,) = DATASETS[name].files

@@ -200,7 +200,6 @@ def test_keys_have_the_names_of_a_piano():
 
 
 @pytest.mark.data
-@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_real_music(name):
     scipy = pytest.importorskip("scipy.io")

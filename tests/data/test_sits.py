@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import os
 
 import numpy
 import pytest
@@ -107,7 +106,6 @@ def test_figures_of_other_data_are_not_set_beside_these():
 
 
 @pytest.mark.data
-@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 def test_the_real_series():
     known = registry.load_registry()
     real = task_data(known.all_tasks["sits"], known.datasets["mato-grosso"])

@@ -3,7 +3,6 @@
 import hashlib
 import io
 import math
-import os
 import struct
 
 import numpy
@@ -249,7 +248,6 @@ def test_a_refused_part_changes_nothing():
 
 
 @pytest.mark.data
-@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 def test_the_real_recordings():
     known = registry.load_registry()
     expected = {"fsdd": (2400, 300, 300), "fsdd-speakers": (2250, 250, 500)}

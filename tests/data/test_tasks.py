@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import io
 import json
-import os
 import random
 import re
 import shutil
@@ -464,7 +463,6 @@ def test_a_batch_is_made_of_the_asked_examples(folder):
 
 
 @pytest.mark.data
-@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 def test_the_real_training_images():
     entry = spec("star-16x64-pmnist")
     data = task_data(entry.task, entry.dataset)

@@ -5,11 +5,10 @@ import csv
 import gzip
 import hashlib
 import io
-import os
 
 import pytest
 import torch
-from helpers import config, same
+from helpers import config, needs_scan, same
 
 from zoo import registry
 from zoo.cells import CELLS
@@ -22,7 +21,6 @@ from zoo.data.text import Example
 from zoo.errors import CheckpointError, DataError, RegistryError, RequestError
 from zoo.networks import loading
 from zoo.networks.builder import build
-from zoo.networks.kernels import interface
 from zoo.networks.layer import LazyEmbedding
 from zoo.networks.sizes import counts, parameters
 from zoo.publishing import release
@@ -130,7 +128,7 @@ def test_a_token_is_its_vector(cell):
     same(y, net(X))
 
 
-@pytest.mark.skipif(interface.library() is None, reason="no compiler was there when rnnzoo was installed")
+@needs_scan
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
 @pytest.mark.parametrize("ways", [None, "concat"])
 @pytest.mark.parametrize("trainable", [False, True])
@@ -169,7 +167,7 @@ def test_a_table_of_fewer_vectors():
         net(X)
 
 
-@pytest.mark.skipif(interface.library() is None, reason="no compiler was there when rnnzoo was installed")
+@needs_scan
 def test_tokens_that_change_before_the_backward_pass_are_noticed():
     net, x = tokens(embedding={"trainable": True}).float().train(), X[:1].clone()
     loss = net(x).sum()
@@ -190,7 +188,7 @@ def test_vectors_are_looked_up_again_when_states_are_recomputed():
     same(*slopes)
 
 
-@pytest.mark.skipif(interface.library() is None, reason="no compiler was there when rnnzoo was installed")
+@needs_scan
 @torch.no_grad()
 def test_an_embedding_that_does_more_is_asked():
     net = tokens().float()
@@ -535,7 +533,6 @@ def test_vectors_that_are_not_in_the_registry_are_refused(small_zoo):
 
 
 @pytest.mark.data
-@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 def test_the_real_sentences():
     sizes = {
         "spooky": (15_570, 2_000, 2_000),
@@ -555,7 +552,6 @@ def test_the_real_sentences():
 
 
 @pytest.mark.data
-@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 def test_what_the_registry_says_of_comments_that_are_in_two_parts():
     """The numbers of the data's title and caveat."""
     known = registry.load_registry()

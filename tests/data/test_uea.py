@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import os
 
 import numpy
 import pytest
@@ -85,7 +84,6 @@ def test_a_layout_that_is_none(small) -> None:
 
 
 @pytest.mark.data
-@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 @pytest.mark.parametrize(("name", "sizes", "lengths"), [
     ("articulary-word", (225, 50, 300), None), ("basic-motions", (32, 8, 40), None),
     ("japanese-vowels", (216, 54, 370), (7, 29)),

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import os
 
 import numpy
 import pytest
@@ -263,7 +262,6 @@ def test_gestures_that_are_not_there(jester):
 
 
 @pytest.mark.data
-@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 def test_the_real_clips():
     known = registry.load_registry()
     data = task_data(known.tasks["nmnist-small"], known.datasets["nmnist-small"])

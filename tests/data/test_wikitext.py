@@ -136,7 +136,6 @@ def test_a_vocabulary_of_bytes_has_no_other_characters() -> None:
 
 
 @pytest.mark.data
-@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 def test_the_real_texts_have_the_official_sizes() -> None:
     known = registry.load_registry()
     words, in_bytes = (

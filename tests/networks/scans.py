@@ -16,10 +16,7 @@ from zoo.cells.matrix import MatrixRecurrence
 from zoo.networks.kernels import interface, plans
 from zoo.networks.network import Network
 
-BUILT = [
-    kind for kind in interface.LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",))
-    if kind in interface.libraries()
-]  # fmt: skip
+BUILT = [kind for kind in interface.candidates() if kind in interface.libraries()]
 each_instruction_set = pytest.mark.parametrize("instructions", BUILT, indirect=True)
 """As the topmost decorator it varies fastest, so that a cached result of the plain scan serves all instruction sets."""
 

@@ -4,14 +4,14 @@ import functools
 
 import pytest
 import torch
-from helpers import normal, random_state
-from scans import BUILT, close, results, small
+from helpers import needs_scan, normal, random_state
+from scans import close, results, small
 from torch import Tensor
 
 from zoo.errors import RequestError
 from zoo.networks.stack import Stack
 
-pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
+pytestmark = needs_scan
 
 
 @pytest.mark.parametrize("spec", [{}, {"readout": "every", "dropout": 0.3, "train": True}], ids=str)

@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from helpers import normal
-from scans import BUILT, check_gradients_of_gradients, check_shared_scan, linear_problem
+from helpers import needs_scan, normal
+from scans import check_gradients_of_gradients, check_shared_scan, linear_problem
 from torch import Tensor
 
 from zoo.networks.kernels import chunks
 from zoo.networks.network import Network
 
-pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
+pytestmark = needs_scan
 
 SHAPES: dict[str, dict[str, object]] = {
     "a whole part": {"steps": chunks.STEPS},

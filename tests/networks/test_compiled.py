@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import CASES, can, flatten, network, normal, random_state, same, score
+from helpers import CASES, can, flatten, needs_scan, network, normal, random_state, same, score
 from scans import BUILT, PLANNED, check_both_scans, close, distance, each_instruction_set, results, small
 from torch import Tensor
 
@@ -21,7 +21,7 @@ from zoo.networks.kernels import compiled, interface, shared
 from zoo.networks.network import Network
 from zoo.networks.stack import NetworkState
 
-pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
+pytestmark = needs_scan
 
 
 SHAPES: dict[str, dict[str, object]] = {

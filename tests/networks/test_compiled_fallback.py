@@ -6,8 +6,8 @@ from types import MethodType
 
 import pytest
 import torch
-from helpers import CASES, network, normal, same
-from scans import BUILT, check_both_scans, small
+from helpers import CASES, needs_scan, network, normal, same
+from scans import check_both_scans, small
 from torch import Tensor, nn
 from torch.nn.utils import prune
 
@@ -17,7 +17,7 @@ from zoo.errors import RequestError
 from zoo.networks.kernels import interface
 from zoo.networks.network import Network
 
-pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
+pytestmark = needs_scan
 
 
 def test_an_input_map_without_a_bias() -> None:

@@ -6,13 +6,13 @@ from contextlib import AbstractContextManager
 
 import pytest
 import torch
-from helpers import default_dtype, flatten, gradients, normal, random_state, score
-from scans import BUILT, PLANNED, check_both_scans, close, results, small
+from helpers import default_dtype, flatten, gradients, needs_scan, normal, random_state, score
+from scans import PLANNED, check_both_scans, close, results, small
 from torch import Tensor, nn
 
 from zoo.networks.network import Network
 
-pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
+pytestmark = needs_scan
 
 
 @pytest.mark.parametrize("case", PLANNED)

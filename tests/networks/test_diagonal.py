@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from helpers import gradients, normal, score
+from helpers import gradients, needs_scan, normal, score
 from scans import (
-    BUILT,
     LINEAR,
     check_both_scans,
     check_gradients_of_gradients,
@@ -19,7 +18,7 @@ from torch import Tensor
 from zoo.networks.builder import build
 from zoo.networks.network import Network
 
-pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
+pytestmark = needs_scan
 
 SHAPES: dict[str, dict[str, object]] = {
     "a part of a vector": {"units": 5, "steps": 9, "batch": 3},

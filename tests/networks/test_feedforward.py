@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-import os
 
 import numpy
 import pytest
@@ -333,7 +332,6 @@ def test_variants_of_a_grid():
 
 
 @pytest.mark.data
-@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 def test_the_real_rows():
     known = registry.load_registry()
     data = task_data(known.tasks["pima"], known.datasets["pima"])

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from helpers import normal
+from helpers import needs_scan, normal
 from scans import (
-    BUILT,
     MATRIX,
     check_gradients_of_gradients,
     check_shared_scan,
@@ -19,7 +18,7 @@ from scans import (
 from zoo.errors import RequestError
 from zoo.networks.kernels import interface, layer_scan
 
-pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
+pytestmark = needs_scan
 
 SHAPES: dict[str, dict[str, object]] = {
     "a part of a vector": {"units": 6, "steps": 9, "batch": 3},

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from scans import BUILT
+from helpers import needs_scan
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -142,7 +142,7 @@ def test_all_checks_hold(cell: type[Cell]) -> None:
     assert check_cell(cell.__name__.lower(), {"heads": 2} if issubclass(cell, SharedHeads) else None)
 
 
-@pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
+@needs_scan
 @each_own
 def test_a_cell_has_the_scan_that_computes_its_steps(cell: type[Cell]) -> None:
     network = build(f"{cell.__name__.lower()}-1x8", inputs=3, outputs=2, device="cpu")

@@ -2,18 +2,15 @@
 
 import math
 import re
-from typing import Any
 
 import pytest
 import torch
-import torchrecurrent
 from helpers import can, direction, network, normal, same
 from pydantic import ValidationError
 from torch import Tensor
 
 from zoo.cells import CELLS
 from zoo.cells.projections import Projection
-from zoo.diagnostics import benchmark
 from zoo.networks import sizes
 from zoo.networks.builder import build
 from zoo.networks.layer import Direction
@@ -270,76 +267,6 @@ def test_multiply_adds_of_maps_that_are_no_matrices() -> None:
         options = {"capacity": 3} if cell == "eunn" else {}
         net = network(cell, layers=1, units=8, steps=4, options=options)
         assert sizes.multiply_adds(net) == 4 * cost + around, cell
-
-
-# torchrecurrent
-
-
-PEERS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "star": ("STARCell", {}, {}),
-    "lstm-f": ("JANETCell", {"beta": 0.0}, {}),
-    "lstm-peephole": ("PeepholeLSTMCell", {}, {"peephole": "diagonal"}),
-    "lstm-residual": ("ResLSTMCell", {}, {}),
-    "indrnn": ("IndRNNCell", {}, {"activation": "tanh"}),
-    "antisymmetric": ("AntisymmetricRNNCell", {"epsilon": 0.3, "gamma": 0.2}, {"epsilon": 0.3, "gamma": 0.2}),
-    "antisymmetric-gated": (
-        "GatedAntisymmetricRNNCell",
-        {"epsilon": 0.3, "gamma": 0.2},
-        {"epsilon": 0.3, "gamma": 0.2},
-    ),
-    "intersection": ("IntersectionRNNCell", {}, {}),
-}
-"""By cell: the class of the same cell in torchrecurrent, that class's options, and our options."""
-
-
-def in_our_names(cell: str, w: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return a peer's weights under the names of our cell."""
-    recurrent = w["vector_u"] if cell == "indrnn" else w["weight_hh"]
-    ours = {"input.weight": w["weight_ih"], "input.bias": w["bias_ih"], "cell.recurrent.weight": recurrent}
-    eye, zero = torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
-    if cell == "intersection":  # theirs passes x itself
-        ours |= {"input.weight": torch.cat([w["weight_ih"], eye]), "input.bias": torch.cat([w["bias_ih"], zero])}
-    if cell in ("lstm-peephole", "lstm-residual"):
-        ours |= {"cell.old.weight": w["weight_ph"][:6], "cell.new.weight": w["weight_ph"][6:]}
-    if cell == "lstm-residual":  # theirs has no bias on the shortcut
-        ours |= {
-            "input.weight": torch.cat([w["weight_ih"], w["weight_res"]]),
-            "input.bias": torch.cat([w["bias_ih"], zero]),
-            "cell.projection.weight": w["weight_proj"],
-        }
-    return ours
-
-
-@pytest.mark.parametrize("cell", PEERS)
-def test_equals_torchrecurrent(cell: str) -> None:
-    name, their_options, our_options = PEERS[cell]
-    torch.manual_seed(0)
-    theirs = getattr(torchrecurrent, name)(3, 3, **their_options).double()
-    with torch.no_grad():
-        for key, p in theirs.named_parameters():
-            if key != "beta":
-                p.zero_() if key == "bias_hh" else p.copy_(torch.randn_like(p))  # two biases where one is enough
-    net = network(cell, layers=1, units=3, inputs=(3,), options=our_options)
-    ours, copied = direction(net), in_our_names(cell, {key: p.detach() for key, p in theirs.named_parameters()})
-    assert ours.keys() == copied.keys()
-    with torch.no_grad():
-        for key, value in copied.items():
-            ours[key].copy_(value)
-    x, h, c = normal(4, 3), normal(4, 3, seed=1), normal(4, 3, seed=2)
-    match cell:
-        case "intersection":  # theirs carries h and returns y beside it
-            same(net.step(x, ((c, h),))[1][0], tuple(theirs(x, h)))
-        case "lstm-peephole" | "lstm-residual":
-            same(net.step(x, ((h, c),))[1][0], tuple(theirs(x, (h, c))))
-        case "lstm-f":  # JANET's is the cell state itself, of which "Gating revisited" (eq. 24) takes the tanh
-            same(net.step(x, ((h,),))[1][0][0], theirs(x, (h, h))[0].tanh())
-        case _:
-            same(net.step(x, ((h,),))[1][0][0], theirs(x, h))
-
-
-def test_every_counterpart_of_the_benchmark_is_an_equal() -> None:
-    found = {cell: f"{name}Cell" for cell, name in benchmark.TORCHRECURRENT.items()}
-    assert found.items() <= {cell: name for cell, (name, _, _) in PEERS.items()}.items()
 
 
 @pytest.mark.parametrize(("cell", "least", "most"), [

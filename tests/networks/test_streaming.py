@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 import torch
-from helpers import CASES, READOUTS, flatten, normal, random_state, same, stepped
+from helpers import CASES, READOUTS, flatten, needs_scan, normal, random_state, same, stepped
 from marks import TYPICAL
-from scans import BUILT, PLANNED, close, small
+from scans import PLANNED, close, small
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -20,7 +20,7 @@ from zoo.networks.layer import Direction
 from zoo.networks.network import Network
 from zoo.registry.schema import Architecture, Config, Embedding, Interface
 
-pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
+pytestmark = needs_scan
 
 
 def test_a_stream_of_weights_that_are_no_parameters() -> None:
