@@ -187,9 +187,9 @@ def same(actual: object, expected: object, tolerance: float = 1e-10) -> None:
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
-def stepped(net: Network, x: Tensor, state: NetworkState | None = None) -> list[Tensor]:
+def stepped(net: Network, x: Tensor) -> list[Tensor]:
     """Return the logits after every step of x, (batch, time, ...)."""
-    logits = []
+    logits, state = [], None
     for x_t in x.unbind(1):
         step_logits, state = net.step(x_t, state)
         logits.append(step_logits)

@@ -322,7 +322,7 @@ def test_invalid_seeds_are_refused(seed: object) -> None:
         build(NAME, device="cpu", seed=seed)  # type: ignore[arg-type]
 
 
-def test_only_the_seed_determines_initial_values(network: Network) -> None:
+def test_only_the_seed_determines_initial_values() -> None:
     torch.manual_seed(1)
     again, other = (load(NAME, device="cpu", pretrained=False, seed=seed) for seed in (0, 1))
     with torch.device("meta"):  # a device that a user has set for new tensors
@@ -386,7 +386,7 @@ def test_unknown_splits_are_refused(name: str) -> None:
         examples(name, "val")  # type: ignore[arg-type]
 
 
-def test_a_users_own_images(network: Network) -> None:
+def test_a_users_own_images() -> None:
     test = examples(NAME)
     x, _, _ = test.batch(torch.arange(3), torch.device("cpu"))
     images = test.raw[:3].reshape(3, 28, 28)

@@ -445,7 +445,7 @@ def test_f12_a_failure_that_passes_is_tried_again(here: Here) -> None:
     assert 8.0 in here.slept
 
 
-def test_f12_a_failure_that_stays_ends_in_time(here: Here, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f12_a_failure_that_stays_ends_in_time(here: Here, run: Run) -> None:
     here.publish()
     here.hub.fault("*", "", "status", times=999, status=503)
     code, _, err = run("pull", NAME)

@@ -25,11 +25,11 @@ Run = Callable[..., tuple[int, str, str]]
 DIGITS = "gru-1x128-mnist-rows"
 
 
-def image(index: int, inverted: bool = False, form: str = "PNG") -> bytes:
+def image(index: int, inverted: bool = False) -> bytes:
     """The content of an image file with a test digit."""
     pixels = examples(DIGITS).raw[index].tolist()
     file = io.BytesIO()
-    Image.frombytes("L", (28, 28), bytes(255 - p if inverted else p for p in pixels)).convert("RGB").save(file, form)
+    Image.frombytes("L", (28, 28), bytes(255 - p if inverted else p for p in pixels)).convert("RGB").save(file, "PNG")
     return file.getvalue()
 
 

@@ -576,7 +576,7 @@ def test_data_that_are_no_numbers_are_doubted() -> None:
     assert odd.doubt == " Example 4 of these data has a number that is infinite or NaN."
 
 
-def test_what_a_family_of_ones_own_raises_or_returns_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_family_of_ones_own_raises_or_returns_is_said() -> None:
     with pytest.raises(
         DataError, match=r"its test split cannot be read \(KeyError in .*test_tasks\.py, line \d+: 'text'\)"
     ):

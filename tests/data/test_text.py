@@ -285,11 +285,11 @@ SENTENCES = {
 }
 
 
-def spooky(n=90):
+def spooky():
     """A train.csv in Kaggle's layout."""
     words = ["dark", "pale", "cold", "lonely", "dreadful"]
     rows = [(f"id{i}", f'{text.format(words[i % 5])}, "{chr(97 + i % 26)}{chr(97 + i // 26)}x"', author)
-            for i in range(n // 3) for author, text in SENTENCES.items()]  # fmt: skip
+            for i in range(30) for author, text in SENTENCES.items()]  # fmt: skip
     return table(["id", "text", "author"], rows)
 
 

@@ -48,7 +48,7 @@ def test_every_contender_is_measured_in_its_process() -> None:
     assert [row.contender.name for row in found] == names
     for row in found[:-1]:
         assert all(row.seconds[what] > 0 for what in PASSES)  # type: ignore[operator]
-        assert row.memory is None or row.memory >= 0
+        assert row.memory is not None
     assert found[-1].seconds[STREAMING] is None
     assert found[-1].memory is None
     assert [done for done, _, _ in reports] == list(range(3 * 3 * len(field)))

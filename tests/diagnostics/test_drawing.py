@@ -83,7 +83,7 @@ def test_the_picture_of_a_lattice_says_what_it_shows(tmp_path: Path) -> None:
         assert words in text
 
 
-def test_vanished_and_infinite_gradients_have_the_colours_of_the_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vanished_and_infinite_gradients_have_the_colours_of_the_ends() -> None:
     layers, steps = (Axis.counted(name, 2) for name in ("layer", "step"))
     result = Result({}, {"norm": Array(np.array([[0.0, 1e-3], [1.0, np.inf]]), (layers, steps), log=True)}, ())
     figure = drawing.maps([("lstm", result)])

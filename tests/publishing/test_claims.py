@@ -68,9 +68,9 @@ def gates(**cells: dict[str, float]) -> dict[str, Result]:
 RNN = {"input": 1.0, "recurrent": 2.0}
 
 
-def curve(first: float, at: int, middle: float, last: float, n: int = 150) -> list[float]:
+def curve(first: float, at: int, middle: float, last: float) -> list[float]:
     """A line from first to `middle` at step `at`, and one to last."""
-    return [*np.linspace(first, middle, at + 1), *np.linspace(middle, last, n - at)[1:]]
+    return [*np.linspace(first, middle, at + 1), *np.linspace(middle, last, 150 - at)[1:]]
 
 
 def histograms(*edges: float) -> Result:
@@ -79,8 +79,8 @@ def histograms(*edges: float) -> Result:
     return part(last=array(rows, layer=range(1, len(rows) + 1), bin=(0.0, 0.3, 0.6, 0.95)))
 
 
-def late(early: float, late: float) -> dict[str, Result]:
-    moves = [[[early] * 9 + [late] * 4]]
+def late(variance: float) -> dict[str, Result]:
+    moves = [[[1.0] * 9 + [variance] * 4]]
     return {"rin-1x100-mnist-rows": part(variance=array(moves, against=("previous",)))}
 
 
@@ -88,8 +88,8 @@ def spectrum(radius: float, ratio: float) -> Result:
     return part(powers=array([ratio ** np.arange(20)]), modulus=array([radius, 0.5]))
 
 
-def powers(growth: float, norm: float = 0.9) -> Result:
-    return part(powers=array([growth ** np.arange(1, 21)]), norm=array([norm]), modulus=array([growth]))
+def powers(growth: float) -> Result:
+    return part(powers=array([growth ** np.arange(1, 21)]), norm=array([0.9]), modulus=array([growth]))
 
 
 def both(tag: str, stored: Result, other: Result) -> dict[str, Result]:
@@ -127,7 +127,7 @@ CASES = {
     "parts": (
         checked(checks.close_to_zero, "last", ("a",)), {**errors(0.4, 1.0), "b": part()}, {**errors(0.6, 1.0), "b": part()}
     ),
-    "late_variance": (checks.late_variance, late(1, 2), late(1, 1.2)),
+    "late_variance": (checks.late_variance, late(2), late(1.2)),
     "larger": (
         checked(checks.larger, ", x"),
         indicators(", x", rnn=3, lstm=2, gru=1), indicators(", x", rnn=2, lstm=3, gru=1),

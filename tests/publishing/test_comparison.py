@@ -325,7 +325,7 @@ def test_the_scale_of_percent_ends_above_the_best_figure_and_spreads_the_high_on
         assert heights[2] - heights[1] > 0.1 * (1 + (best > 0.9))  # more than the tenth that a linear axis would give
 
 
-def test_no_panel_is_empty(tmp_path: Path) -> None:
+def test_no_panel_is_empty() -> None:
 
     from zoo.publishing import plots
 
@@ -462,7 +462,7 @@ def test_a_collapsed_run_is_marked_in_table_and_plot(tmp_path: Path) -> None:
     assert "collapsed" in drawn(rows, tmp_path / "marked.svg")
 
 
-def test_a_run_that_diverged_has_a_row_and_a_mark(tmp_path: Path) -> None:
+def test_a_run_that_diverged_has_a_row_and_a_mark() -> None:
     row = Row("rnn-1x8-t", "rnn", 1, 8, "t", "a task", "data", "accuracy", measured=0.1, n=5, runs=1, split="test")
     lost = replace(row, layers=8, measured=None, runs=0, diverged=1, diverged_step=1145, seeds=(3,))
     assert (lost.measured_text, lost.seed) == ("diverged in step 1,145 (epoch 1)", 3)

@@ -193,7 +193,7 @@ def test_every_recorded_figure_is_measured_again(here: Here, run: Run) -> None:
         failed(run, "metrics", "--metrics")
 
 
-def test_verify_hashes_every_copy_once_and_loads_once(here: Here, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_hashes_every_copy_once_and_loads_once(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[Path] = []
     loaded: list[object] = []
     sha256, assemble = files.sha256, loading.assemble

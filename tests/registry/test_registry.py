@@ -918,7 +918,7 @@ def test_its_error_is_one_of_the_zoos():
     assert RegistryError.exit_code == 2
 
 
-def test_names_that_other_libraries_give_to_a_field(tmp_path):
+def test_names_that_other_libraries_give_to_a_field():
     for key, field in {"hidden_size": "units", "num_layers": "layers"}.items():
         values = {"cell": "lstm", "layers": 2, "units": 4}
         del values[field]
