@@ -34,7 +34,8 @@ def arguments(description: str | None, rounds: int, out: Path) -> argparse.Names
 
 def write(path: Path, measurements: Sequence[Measurement], rounds: int) -> None:
     """Write the measurements, the machine and the number of rounds as JSON."""
-    setting = machine(measurements[0].work, [measurement.contender for measurement in measurements])
+    work = measurements[0].work
+    setting = machine(work.threads, work.device, [measurement.contender for measurement in measurements])
     write_rows(path, setting, rounds, "contenders", [measurement.to_json() for measurement in measurements])
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from zoo.cells.exponential import exponential
-from zoo.diagnostics.benchmark import Workload, machine
+from zoo.diagnostics.benchmark import machine
 
 from .common import FOLDER, arguments, least, write_rows
 
@@ -50,7 +50,7 @@ def main() -> None:
     """Run the program."""
     options = arguments(__doc__, 10, FOLDER / "exponential.json")
     torch.set_num_threads(options.threads)
-    setting = machine(Workload(0, 0, options.threads), [])
+    setting = machine(options.threads)
     write_rows(options.out, setting, options.rounds, "rows", list(rows(options.rounds)), "minimum")
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from cli.output import say
 from zoo import export, load
-from zoo.diagnostics.benchmark import Workload, machine
+from zoo.diagnostics.benchmark import machine
 from zoo.exports.c import CRuntime
 from zoo.exports.c.building import compile_library
 from zoo.exports.formats import FORMATS
@@ -177,7 +177,7 @@ def main() -> None:
             sizes = {"bytes": each.bytes} | ({"compiled": each.compiled} if each.compiled else {})
             rows.append({"network": name, "pass": label, **sizes, "seconds": seconds[label] / STEPS})
             say(f"{name}, {label}: {1e6 * rows[-1]['seconds']:.1f} µs per step, {sizes}")
-    about = {**machine(Workload(1, 1, options.threads), []), **versions(PROGRAMS)}
+    about = {**machine(options.threads), **versions(PROGRAMS)}
     write_rows(options.out, about, options.rounds, "rows", rows, "minimum")
 
 

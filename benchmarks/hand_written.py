@@ -7,11 +7,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from zoo.exports.c.building import FLAGS
 from zoo.networks.recurrent import RecurrentNetwork
 
 SOURCE = Path(__file__).with_name("star_step.c")
-FLAGS = ("-std=c99", "-O3", "-march=native")
-"""Compiler flags. rnnzoo compiles an exported header with the same flags to check it."""
 LAYERS, UNITS = 16, 64
 
 
@@ -19,7 +18,7 @@ class HandWritten:
     """A STAR network of 16 layers of 64 units whose time steps star_step.c computes."""
 
     def __init__(self, network: RecurrentNetwork, folder: Path, *flags: str):
-        """Compile the loop in `folder`. flags: for the compiler, after FLAGS. Raises CalledProcessError if that fails."""
+        """Compile the loop in `folder`. flags: for the compiler, after those with which rnnzoo compiles an exported header. Raises CalledProcessError if that fails."""
         self.weights, self.outputs = weights(network), network.interface.outputs
         library = (
             folder / f"star_step{''.join(flags)}.so"

@@ -118,7 +118,7 @@ def main() -> None:
         for contender, seconds in least_of_each(functions, options.rounds).items():
             say(f"{contender}, {size['steps']} steps in batches of {size['batch']}: {seconds:.3g} s")
             rows.append({"series": name, "contender": contender, **STACK, **size, "seconds": seconds})
-    setting = machine(Workload(TASK["steps"], TASK["batch"], 1), [])
+    setting = machine(threads=1)
     write_rows(options.out, setting, options.rounds, "rows", rows, "minimum")
 
 

@@ -21,7 +21,7 @@ from zoo import load, registry
 from zoo.data import task_data
 from zoo.data.listening import PAUSE, QUIET, Listener
 from zoo.data.speech import FSDD, RATE
-from zoo.diagnostics.benchmark import Workload, machine
+from zoo.diagnostics.benchmark import machine
 from zoo.networks.network import Network
 
 from .common import FOLDER, write_rows
@@ -90,7 +90,7 @@ def main() -> None:
         say("\n\n".join(counts(name, given, recordings, truth) for name in given.names))
         return
     rows = [row for name in given.names for row in fsdd_stream(load(name, device="cpu"), recordings, truth)]
-    setting = machine(Workload(1, 1, 1), [])
+    setting = machine(threads=1)
     command = f"python -m benchmarks.listening {' '.join(given.names)} --stream"
     write_rows(given.out, {**setting, "command": command}, 1, "rows", rows)
 

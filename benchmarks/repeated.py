@@ -14,7 +14,7 @@ import torch
 
 from zoo import registry
 from zoo.checkpoints import results
-from zoo.diagnostics.benchmark import Workload, machine
+from zoo.diagnostics.benchmark import machine
 from zoo.errors import RequestError
 from zoo.training.trainer import train
 
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     rows = [row(name) for name in options.names]
-    setting = machine(Workload(0, 0, options.threads), [])
+    setting = machine(options.threads)
     given = () if options.names == NAMES else options.names
     command = " ".join(("python -m benchmarks.repeated", *given))
     write_rows(options.out, {**setting, "command": command}, 1, "rows", rows)

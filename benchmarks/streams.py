@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from cli.output import say
-from zoo.diagnostics.benchmark import Workload, machine, peers, stack
+from zoo.diagnostics.benchmark import machine, peers, stack
 from zoo.diagnostics.benchmark.contenders import installed
 from zoo.diagnostics.benchmark.passes import PeerNetwork
 from zoo.networks import builder
@@ -85,7 +85,7 @@ def main() -> None:
             network, median = "{} {} x {}".format(*size), statistics.median(measured[1:])
             rows.append({"network": network, "pass": name, "seconds": median})
             say(f"{network}, {name}: {1e6 * median:.1f} µs per step")
-    setting = {**machine(Workload(1, 1, options.threads), []), **versions(["onnxruntime"])}
+    setting = {**machine(options.threads), **versions(["onnxruntime"])}
     write_rows(options.out, setting, options.rounds, "rows", rows)
 
 

@@ -60,7 +60,12 @@ def bench(
     for row in measurements:
         ratio = {what: s / ours[what] for what, s in row.seconds.items() if s is not None and ours[what]}  # type: ignore[operator]
         rows.append({**row.to_json(), "ratio": ratio})
-    data = {"model": name, "machine": benchmark.machine(work, contenders), "rounds": rounds, "contenders": rows}
+    data = {
+        "model": name,
+        "machine": benchmark.machine(work.threads, work.device, contenders),
+        "rounds": rounds,
+        "contenders": rows,
+    }
     emit(data, as_json, table(measurements))
 
 

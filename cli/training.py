@@ -71,8 +71,8 @@ def evaluate(
     papers = registry.load_registry().papers
     where = f"{runtime or 'torch'}{f', {quantize}' if quantize else ''}, " if runtime or quantize else ""
     details = f"n = {result.n:,}, {where}{result.device}, {result.seconds:g} s"
-    rows = [(f"measured, {result.split}", METRICS[result.metric].text(result.value), details)]
     metric = METRICS[result.metric]
+    rows = [(f"measured, {result.split}", metric.text(result.value), details)]
     rows += [(ahead_text(horizon), metric.text(value), "") for horizon, value in result.by_horizon.items()]
     rows += [("reported", figure.text, cards.source(figure, papers[figure.paper])) for figure in reported]
     data = {**result.model_dump(mode="json"), "reported": dumped(reported)}

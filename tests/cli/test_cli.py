@@ -25,7 +25,7 @@ from small import TRAIN, VALIDATION
 from zoo import load, registry
 from zoo.cells import CELLS, ROWS
 from zoo.checkpoints import figures, results
-from zoo.checkpoints.hub import cache, settings
+from zoo.checkpoints.hub import settings
 from zoo.diagnostics import ANALYSES, benchmark
 from zoo.errors import BenchmarkError
 from zoo.exports import onnx
@@ -419,7 +419,6 @@ def test_an_unknown_verb_gets_near_matches(run: Run) -> None:
 
 def test_defaults_in_help_texts_are_those_that_apply(run: Run) -> None:
     assert f"(default: {settings.TIMEOUT:g})" in run("show", "--help")[1]
-    assert f"[default: {cache.ABANDONED_HOURS}]" in run("cache", "prune", "--help")[1]
     export, eval_, train, list_ = (
         " ".join(run(verb, "--help")[1].split()) for verb in ("export", "eval", "train", "list")
     )

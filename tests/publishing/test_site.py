@@ -319,7 +319,7 @@ def test_charts_have_the_numbers_and_escape_them() -> None:
     assert "a&lt;b" in drawn
     assert 'aria-label="&#34;q&#34;"' in drawn
     values = np.array([[1e-8, 1.0], [10.0, 1e9]])
-    heat = charts.heat(values, 1.0, "step", "layer", summary="s")
+    heat = charts.heat(values, 1.0, summary="s")
     assert 'data-v="1e-08 1;10 1e+09"' in heat
     assert [charts.shade(v, 1.0) for v in (0.0, 1e-9, 1.0, 10.0, 1e9, float("nan"))] == [-12, -12, 0, 3, 12, 12]
     assert [charts.shade(v, 0.0) for v in (0.0, 1e-9, float("inf"))] == [0, 12, 12]

@@ -141,10 +141,9 @@ class OrderedLSTM(LSTM):
 
     def __init__(self, projection: ProjectionFactory, chunk: int = 1):
         super().__init__(projection)
-        self.chunk, self.units = chunk, projection.units
+        self.chunk, self.sizes = chunk, self.input_channels(projection.units, chunk=chunk)
         self.constants = ((upper_ones, projection.units // chunk),)
-        outputs = sum(self.input_channels(projection.units, chunk=chunk))
-        self.recurrent = projection.between(projection.units, outputs, bias=False, norm=projection.layer_norm)
+        self.recurrent = projection.between(projection.units, sum(self.sizes), bias=False, norm=projection.layer_norm)
 
     @classmethod
     def input_channels(cls, units: int, *, chunk: int = 1, **options: Any) -> tuple[int, ...]:
@@ -161,7 +160,7 @@ class OrderedLSTM(LSTM):
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         h, c = state
         a = self.recurrent(h, x[0])
-        i, f, z, o, master_i, master_f = a.split(self.input_channels(self.units, chunk=self.chunk), self.axis)
+        i, f, z, o, master_i, master_f = a.split(self.sizes, self.axis)
         master_i, master_f = 1 - self.cumulative(master_i), self.cumulative(master_f)
         both = master_f * master_i
         f = torch.sigmoid(f) * both + (master_f - both)

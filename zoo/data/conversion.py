@@ -19,7 +19,7 @@ from ..errors import DataError, RequestError, ZooError, first_line
 from ..registry import load_registry
 from ..utils import files
 from ..utils.arguments import check_name
-from . import wav
+from . import video, wav
 from .originals import data_folder, is_locked
 from .speech import RATE
 
@@ -87,8 +87,7 @@ def events(paths: list[Path]) -> Arrays:
         x, y, high, middle, low = numpy.concatenate(clips).T
         time = (high & 127).astype("int32") << 16 | middle.astype("int32") << 8 | low
         columns = (x, y, high >> 7, time, _offsets(clips), labels, numbers)
-        keys = ("x", "y", "p", "t_us", "offsets", "label", "file_id")
-        arrays |= {f"{part}_{key}": column for key, column in zip(keys, columns, strict=True)}
+        arrays |= {f"{part}_{key}": column for key, column in zip(video.PARTS, columns, strict=True)}
     return arrays
 
 

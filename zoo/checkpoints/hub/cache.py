@@ -28,8 +28,6 @@ from .settings import COMMIT
 PREFIX = "models--"
 MAX_REF_BYTES = 1000
 """Maximum size of a file refs/REVISION, which contains a commit."""
-ABANDONED_HOURS = 1.0
-"""Hours without a write after which a partial file counts as left over from a broken download."""
 
 
 def cache_root() -> Path:
@@ -232,7 +230,7 @@ def _library(path: Path) -> str | None:
     return str(data.get("library", "")) if isinstance(data, dict) else ""
 
 
-def prune(hours: float = ABANDONED_HOURS, dry_run: bool = False) -> Freed:
+def prune(hours: float, dry_run: bool) -> Freed:
     """Remove partial files and unused blobs that are older than `hours` and are not being downloaded; return what was removed.
 
     dry_run: only return what would be removed. Damaged repositories that the registry does not pin are left alone, because

@@ -14,14 +14,14 @@ from ...errors import CheckpointError, HubError, NetworkError
 from ...utils.text import one_line, redact
 from . import client_internals
 from .budget import Budget, Failures
-from .errors import context_has
+from .errors import BUSY, context_has
 from .settings import COMMIT, is_loopback, origin
 
 T = TypeVar("T")
 
 REQUEST_SECONDS = 30.0
 """Time limit of a request for which the client sets none."""
-RETRIED = (408, 409, 429, 500, 502, 503, 504)
+RETRIED = (409, *BUSY)
 """Status codes after which the client may try again. The client does so after 409 when it creates a repository."""
 MAX_FAILURES = 20
 """Number of consecutive failures after which the guard gives up."""
@@ -46,7 +46,7 @@ class Guard:
     timeout: seconds that all calls of the connection may take (see Budget). hint: what to do when the time is up.
     """
 
-    def __init__(self, endpoint: str, timeout: float, hint: str = "Try later."):
+    def __init__(self, endpoint: str, timeout: float, hint: str):
         self.endpoint, self.hint = endpoint, hint
         self.budget, self.failures = Budget(timeout), Failures()
         self.expected: tuple[str, int] | None = None

@@ -104,12 +104,12 @@ def measure(
     return [Measurement(c, work, s, m) for c, s, m in zip(contenders, medians, memory, strict=True)]
 
 
-def machine(work: Workload, contenders: Sequence[Contender]) -> dict[str, Any]:
-    """Return a description of the measurement by name: processor, threads, device, versions of the libraries, date."""
+def machine(threads: int, device: str = "cpu", contenders: Sequence[Contender] = ()) -> dict[str, Any]:
+    """Return a description of a measurement by name: processor, threads, device, versions of the libraries, date."""
     libraries = sorted({contender.library for contender in contenders} - {"rnnzoo", "torch", "products"})
     return {
-        "cpu": provenance.processor(), "cores": os.cpu_count(), "threads": work.threads,
-        "device": provenance.device_name(torch.device(work.device)), **provenance.versions(),
+        "cpu": provenance.processor(), "cores": os.cpu_count(), "threads": threads,
+        "device": provenance.device_name(torch.device(device)), **provenance.versions(),
         **{library: _version(library) for library in libraries}, "date": provenance.today(),
     }  # fmt: skip
 

@@ -17,6 +17,8 @@ from .header import Place, Traces, header, identifier
 
 SECTION = "rnnzoo"
 """The name of the custom section of a WebAssembly module that holds its provenance as JSON."""
+FLAGS = ("-std=c99", "-O3", "-march=native")
+"""Flags of cc for a library that runs on this machine only."""
 WASM = [
     "--target=wasm32", "-O3", "-msimd128", "-mbulk-memory", "-ffreestanding", "-nostdlib", "-Wl,--no-entry",
     "-Wl,--export=__heap_base", "-Wl,--strip-all", "-Wl,--stack-first",
@@ -72,7 +74,7 @@ def _write_module(job: Job, inspected: bool, traces: Traces | None) -> list[Plac
 
 def compile_library(source: Path, library: Path, network: RecurrentNetwork) -> None:
     """Compile a network's header into a shared library for this machine. Raises ExportError if cc fails."""
-    _compile("cc", ["-std=c99", "-O3", "-march=native", "-shared", "-fPIC", "-lm"], network, source, library)
+    _compile("cc", [*FLAGS, "-shared", "-fPIC", "-lm"], network, source, library)
 
 
 def _compile(

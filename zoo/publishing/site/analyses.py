@@ -50,7 +50,7 @@ def lattice(array: Array, name: str) -> list[Picture]:
 def _map(values: np.ndarray, title: str, unit: str, reference: float) -> Picture:
     low, high = (float(v) for v in (np.nanmin(values), np.nanmax(values)))
     summary = f"{title}. {unit}, layers by steps, {low:.3g} to {high:.3g}; {reference:.3g} at the last layer and step."
-    chart = charts.heat(values, reference, "step", "layer", summary=summary)
+    chart = charts.heat(values, reference, summary=summary)
     header = ("layer", *(f"step {i + 1}" for i in range(values.shape[1])))
     rows = [(len(values) - i, *(f"{v:.3g}" for v in line)) for i, line in enumerate(values[::-1])]
     return Picture(title, chart, Markup(""), charts.table(header, rows))

@@ -208,8 +208,8 @@ def shade(value: float, reference: float) -> int:
     return max(-LEVELS, min(LEVELS, round(LEVELS * math.log10(value / reference) / DECADES)))
 
 
-def heat(values: NDArray[np.float64], reference: float, x_title: str, y_title: str, *, summary: str) -> Markup:
-    """Return a heat map of values, (rows, columns), the first row at the bottom: blue below `reference`, red above it.
+def heat(values: NDArray[np.float64], reference: float, *, summary: str) -> Markup:
+    """Return a heat map of values, (layers, steps), the first layer at the bottom: blue below `reference`, red above it.
 
     A shade is a third of a decade. The numbers are in the attribute data-v, row by row, for a script that shows them under
     the pointer.
@@ -237,10 +237,10 @@ def heat(values: NDArray[np.float64], reference: float, x_title: str, y_title: s
         f'<text class="mid" x="{LEFT + (c + 0.5) * width:.1f}" y="{bottom + 16:.1f}">{c + 1}</text>'
         for c in _places(columns, x_step)
     )
-    titles = (
-        f'<text class="mid title" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{bottom + 36:.1f}">{escape(x_title)}</text>'
+    titles = f'<text class="mid title" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{bottom + 36:.1f}">step</text>'
+    titles += (
+        f'<text class="mid title" transform="translate(13 {TOP + rows * height / 2:.0f}) rotate(-90)">layer</text>'
     )
-    titles += f'<text class="mid title" transform="translate(13 {TOP + rows * height / 2:.0f}) rotate(-90)">{escape(y_title)}</text>'
     numbers = ";".join(" ".join(f"{v:.3g}" for v in line) for line in values)
     attributes = f'class="heat" data-v="{numbers}" data-box="{LEFT} {TOP} {width:.3f} {height:.2f}"'
     return svg(f"<g {attributes}>{shapes}</g>{ticks}{titles}", summary, height=total)

@@ -75,7 +75,7 @@ def size(picture: bytes) -> tuple[int, int]:
 
 def add(site: Site, library: Documents) -> None:
     """Add the pages of the documents in `library`, and the pictures in these documents, to the site."""
-    titles, link = library.titles, library.link("../")
+    link = library.link("../")
     for name, text in library.texts.items():
         address = library.addresses[name]
         body = markup.html(text, name.rpartition("/")[0], link)
@@ -84,6 +84,6 @@ def add(site: Site, library: Documents) -> None:
             content = site.files[f"docs/pictures/{picture}"] = source.read_bytes()
             width, height = size(content)
             body = Markup(str(body).replace(f'/{picture}"', f'/{picture}" width="{width}" height="{height}"'))
-        site.page(address, "document.html", body=body, title=titles[address], address=address)
-    if titles:
+        site.page(address, "document.html", body=body)
+    if library.titles:
         site.page("docs/index.html", "docs.html")

@@ -287,9 +287,7 @@ def _states(network: Any) -> list[dict[str, Any]]:
     """
     found, offset = [], 0
     for layer, (states, module) in enumerate(zip(network.initial_state(1), network.layers, strict=False)):
-        names = module.directions[0].states
-        for place, state in enumerate(states):
-            label = names[place] if place < len(names) else f"state {place + 1}"
-            found.append({"layer": layer + 1, "name": label, "offset": offset, "size": state.numel()})
+        for name, state in zip(module.directions[0].states, states, strict=True):
+            found.append({"layer": layer + 1, "name": name, "offset": offset, "size": state.numel()})
             offset += state.numel()
     return found

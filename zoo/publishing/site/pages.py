@@ -136,11 +136,10 @@ def _models(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveMo
         return charts.scatter(marks, kind, "accuracy, %", log=True, summary=words)
 
     cells = {m.entry.model.cell: m.colour for m in sorted(models, key=lambda m: m.entry.model.cell)}
-    tasks = {m.entry.model.task: m.entry.task.title for m in models}
     headline = next((m for m in models if m.name in live and live[m.name].kind == "digit"), None)
     colours = {m.entry.model.cell: m.colour for m in sorted(scored, key=lambda m: m.entry.model.cell)}
     site.page(
-        "index.html", "index.html", models=models, cells=cells, tasks=dict(sorted(tasks.items())), sizes=facts.SIZES, live=live,
+        "index.html", "index.html", models=models, cells=cells, tasks=sorted({m.entry.model.task for m in models}), sizes=facts.SIZES, live=live,
         headline=headline, presets=facts.presets(models), by_size=points("parameters", lambda m: float(m.count.parameters)),
         by_step=points("microseconds per step", lambda m: m.step_us), colours=colours,
         trained=sum(m.entry.weights is not None for m in models), measured=sum(m.measured is not None for m in models),
@@ -302,8 +301,8 @@ def _why(site: Site, stored: Sequence[dict[str, Any]]) -> None:
         for cell, result in of_paper.items()
         for picture in analyses.lattice(result.arrays["mean"], "")[:1]
     ]
-    lattices_text = re.sub(
-        r"(?<=[\[,])0(?=\.\d)", "", json.dumps(stored, separators=(",", ":"))
-    )  # .25, as a script may write it
+    drawn = [{key: value for key, value in entry.items() if key != "lines"} for entry in stored]
+    # .25 for 0.25, as a script may write it
+    lattices_text = re.sub(r"(?<=[\[,])0(?=\.\d)", "", json.dumps(drawn, separators=(",", ":")))
     site.files["assets/lattices.js"] = f"zoo.levels={charts.LEVELS};\nzoo.lattices={lattices_text};\n".encode()
     site.page("why.html", "why.html", rows=stored, first=first, cells=sorted({entry["cell"] for entry in stored}))

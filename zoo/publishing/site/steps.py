@@ -131,8 +131,8 @@ class Trace(TorchFunctionMode):
         elif name == "lerp":
             self.put(results[0], self.mixed(*arguments[:3]))
         elif name == "addcmul":
-            product = self.join("×", [self.one(a) for a in arguments[1:3]])
-            self.put(results[0], _whole(self.join("+", [self.one(arguments[0]), product]), results[0]))
+            product = Node("operation", "×", [self.one(a) for a in arguments[1:3]])
+            self.put(results[0], _whole(Node("operation", "+", [self.one(arguments[0]), product]), results[0]))
         elif name in BINARY or name in REVERSED:
             self.binary(name, [a for a in arguments if isinstance(a, Tensor | int | float)], results[0])
         else:
@@ -167,10 +167,6 @@ class Trace(TorchFunctionMode):
         nodes = list(dict.fromkeys(part.node for part in parts))
         return nodes[0] if len(nodes) == 1 else Node("operation", "concat", nodes)
 
-    def join(self, label: str, sources: list[Node]) -> Node:
-        """Return a new node of the kind "operation", labelled `label`, that is computed from `sources`."""
-        return Node("operation", label, sources)
-
     def mixed(self, a: Any, b: Any, weight: Any) -> list[Part]:
         """Return the blocks of channels of (1 - weight) a + weight b, and create the nodes that compute it."""
         if self.known(weight) is None:
@@ -181,9 +177,9 @@ class Trace(TorchFunctionMode):
             right = Node("operation", f"× {text}", [self.one(b)])
         else:
             w = self.one(weight)
-            left = self.join("×", [Node("operation", "1 −", [w]), self.one(a)])
-            right = self.join("×", [w, self.one(b)])
-        return [Part(self.join("+", [left, right]), "", UNITS)]
+            left = Node("operation", "×", [Node("operation", "1 −", [w]), self.one(a)])
+            right = Node("operation", "×", [w, self.one(b)])
+        return [Part(Node("operation", "+", [left, right]), "", UNITS)]
 
     def binary(self, name: str, operands: list[Any], result: Tensor) -> None:
         """Record `result`, computed from two operands by the operation `name`, a key of BINARY or REVERSED.
@@ -196,7 +192,7 @@ class Trace(TorchFunctionMode):
         both = [parts for parts in known if parts is not None]
         if len(both) == 2:
             named = next((k for k in both if len({p.name for p in k}) > 1 and _width(k) == result.shape[-1]), None)
-            node = self.join(symbol, [self.one(a) for a in operands[:2]])
+            node = Node("operation", symbol, [self.one(a) for a in operands[:2]])
             self.put(result, [Part(node, p.name, p.size) for p in named] if named else _whole(node, result))
             return
         first = known[0] is not None
@@ -259,7 +255,7 @@ class Trace(TorchFunctionMode):
         if plus is None:
             self.put(output, _whole(node, output))
             return
-        total = self.join("+", [node, *dict.fromkeys(p.node for p in plus)])
+        total = Node("operation", "+", [node, *dict.fromkeys(p.node for p in plus)])
         self.put(
             output,
             [Part(total, p.name, p.size) for p in plus] if _width(plus) == output.shape[-1] else _whole(total, output),

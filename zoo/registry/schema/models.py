@@ -99,7 +99,6 @@ class Pin(Spec):
         return {**self.files, **(self.exports or {})}
 
     def _problems(self) -> Iterator[str]:
-        yield from super()._problems()
         if not {"model.safetensors", "config.json"} <= set(self.files):
             yield "'files' must pin both model.safetensors and config.json"
 
@@ -209,7 +208,6 @@ class Grid(Spec):
         return self
 
     def _problems(self) -> Iterator[str]:
-        yield from super()._problems()
         axes = (self.cell, self.layers, self.units, self.task, self.bidirectional, self._tagged_variants())
         if (models := math.prod(map(len, axes))) > MAX_MODELS:
             yield f"the grid has {models:,} models; at most {MAX_MODELS:,} are allowed"
@@ -246,20 +244,21 @@ class TaskGrid(Spec):
     @cached_property
     def expanded(self) -> dict[str, Task]:
         """Every task of the grid by name, with the shared fields filled in."""
-        return {name: Task.model_validate({**self.shared, **own}) for name, own in self.tasks.items()}
-
-    @model_validator(mode="after")
-    def _tasks_are_whole(self) -> "TaskGrid":
-        faults: dict[tuple[int | str, ...], str] = {}
+        tasks, faults = {}, dict[tuple[int | str, ...], str]()
         for name, own in self.tasks.items():
             try:
-                Task.model_validate({**self.shared, **own})
+                tasks[name] = Task.model_validate({**self.shared, **own})
             except ValidationError as error:
                 for field, message in all_faults(error):
                     shared = field and field[0] in self.shared and field[0] not in own
                     faults[("shared", *field) if shared else ("tasks", name, *field)] = message
         if faults:
             raise refusal("TaskGrid", faults.items())
+        return tasks
+
+    @model_validator(mode="after")
+    def _tasks_are_whole(self) -> "TaskGrid":
+        self.expanded  # noqa: B018 (it is computed once, here)
         return self
 
 
