@@ -28,7 +28,8 @@ INSTRUCTIONS = {
 
 NO_COMPILER = """
 rnnzoo: the C++ scans for {name} were not built: {error}
-rnnzoo: without it everything works, but networks are many times slower on a CPU. Install a C++ compiler, then rnnzoo again.
+rnnzoo: without any of them model.stream() does not work, and cells that have such a scan are several times slower on a CPU.
+rnnzoo: Install a C++ compiler, then rnnzoo again.
 """
 
 

@@ -23,11 +23,12 @@ FOLDER = Path(__file__).parent
 """The folder of the stored measurements."""
 
 
-def arguments(description: str | None, rounds: int, out: Path) -> argparse.Namespace:
-    """Parse the command line of a benchmark. rounds, out: the defaults of --rounds and --out."""
+def arguments(description: str | None, rounds: int, out: Path, threads: bool = True) -> argparse.Namespace:
+    """Parse the command line of a benchmark. rounds, out: the defaults of --rounds and --out. threads: whether to have --threads."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=rounds, help="how often each pass is measured")
-    parser.add_argument("--threads", type=int, default=2)
+    if threads:
+        parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=out)
     return parser.parse_args()
 

@@ -108,7 +108,7 @@ def least_of_each(functions: dict[str, Callable[[], object]], rounds: int) -> di
 
 def main() -> None:
     """Run the program."""
-    options = arguments(__doc__, 3, FOLDER / "linear.json")
+    options = arguments(__doc__, 3, FOLDER / "linear.json", threads=False)
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     rows = []

@@ -67,8 +67,8 @@ def layers_of(config: Config) -> list[Node]:
     spec = config.architecture
     if spec.block is not None:
         raise RequestError(
-            f"{config.name} has blocks, but this analysis takes recurrent layers only. To analyse the same layers without "
-            f"blocks: rnnzoo inspect {spec.cell}-{spec.layers}x{spec.units}"
+            f"{config.name} has blocks, but this analysis takes recurrent layers only. To analyse layers of this cell, with its "
+            f"default options and without blocks: rnnzoo inspect {spec.prefix.removeprefix('block')}"
         )
     network = meta_network(config).eval()
     refuse_large(network)
@@ -88,8 +88,8 @@ def draw(config: Config, runs: int, steps: int, generator: torch.Generator, dtyp
     """Return random networks and inputs as in "Gating revisited", section 3.1.
 
     Weights are orthogonal, each gate's matrix drawn independently; biases and states are zero; inputs come from
-    `random_inputs`. Exceptions: recurrent weights for which the cell's row in CELLS has an `init`, and parameters outside
-    linear maps, which `Cell.set_initial_values` sets. Raises the errors of `layers_of`.
+    `random_inputs`. Exceptions: recurrent weights for which the cell's row in CELLS has an `init`, and parameters that
+    `Cell.set_initial_values` sets. Raises the errors of `layers_of`.
     """
     nodes = layers_of(config)
     weights = [_draw_weights(node, _initialisers(config), runs, steps, generator, dtype) for node in nodes]

@@ -45,8 +45,9 @@ GAMMA = {"tanh": 1.0, "ReLU": 1.0, "sigmoid": 0.25}
 def jacobian(config: Config, *, seed: int = 0) -> Result:
     """Compute the singular values of one step of each layer at x = h = 0, with the weights of ensemble.draw, in float64.
 
-    Inputs are as wide as the layers. For the derivative of a ReLU at zero torch takes 0, so cells with a ReLU have singular
-    values of 0 here. Raises RequestError for feed-forward and for bidirectional networks.
+    Inputs are as wide as the layers. For the derivative of a ReLU at zero torch takes 0, so what passes through a ReLU alone, as
+    in irnn and rin, has singular values of 0 here. Raises RequestError for feed-forward and bidirectional networks, and for
+    those of blocks.
 
     values: (which, layer, index), pure numbers in descending order. which: "input" is J = dh_t / dx_t (eq. 6, 8, 13),
     "state" is H = dh_t / dh_{t-1} (eq. 7, 9, 14). h is the output; other states, such as c, are held constant. If a

@@ -46,7 +46,7 @@ def lattice(
     ratio: (loss,), the mean at layer 1 and step 1 divided by the mean at the last layer and step.
     depth: (loss,), the mean at layer 1 and the last step divided by the mean at the last layer and step.
 
-    Raises RequestError for feed-forward and bidirectional networks, for fewer than two runs, and for no steps.
+    Raises RequestError for feed-forward and bidirectional networks, for those of blocks, for fewer than two runs, and for no steps.
     """
     if runs < 2 or steps < 1:
         raise RequestError(f"A lattice needs at least two runs and one step; got {runs} runs and {steps} steps.")

@@ -38,9 +38,9 @@ def check(runtime: Runtime, network: Network, kind: str) -> Checked:
 
     A graph of kind "step" takes up to STEPS steps, and the logits after every step are compared. A graph of kind "sequence"
     runs sequences of up to three lengths, and logits and final states are compared; if the network has one direction, each is
-    also run in two parts, the second from the state after the first. Both run with two sequences, of which one ends earlier,
-    and with one; and if the cell uses the time between inputs, once more with random times. Those inputs are from 0 to 1. Where
-    inputs are numbers, the first SHORT steps run again with inputs from -WIDE to WIDE.
+    also run in two parts, the second from the state after the first. Both run with two sequences, of which one ends earlier in
+    the second kind, and with one; and if the cell uses the time between inputs, once more with random times. Those inputs are
+    from 0 to 1. Where inputs are numbers, the first SHORT steps run again with inputs from -WIDE to WIDE.
 
     Raises ExportError if a number is off by more than TOLERANCE, and what the runtime raises. The network's own float32 may be off by
     more than TOLERANCE, for wide inputs or weights that amplify roundings, so up to ROUNDINGS times its error is allowed.
@@ -58,7 +58,7 @@ def check(runtime: Runtime, network: Network, kind: str) -> Checked:
     if x.is_floating_point():
         wide = WIDE * (2 * (x[:, :SHORT] if sizes else x) - 1)
         _require(_difference(runtime, exact, kind, wide), exact, wide, f" for inputs from -{WIDE} to {WIDE}")
-    return Checked(worst, sizes)
+    return Checked(worst, run)
 
 
 def _require(difference: float, exact: Network, x: Tensor, where: str = "") -> None:

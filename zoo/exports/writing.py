@@ -56,10 +56,11 @@ def export(
     quantize: "int8" for 8-bit weights with a scale for each row.
     origin: the command that the file names as its maker (default: that of this process).
 
-    A file whose logits or states differ from those of the equations by more than `check.TOLERANCE` is deleted. Raises what
-    `load` raises; UnknownNameError for an unknown format; RequestError, before any work, for what the format cannot hold, and
-    for a folder where a file would be written; CheckpointError for weights that are not finite; MissingExtraError for a missing
-    package; ExportError if a file cannot be written or its results are wrong; and OSError for a folder that cannot be written to.
+    A file is deleted whose logits or states differ from those of the equations by more than `check.TOLERANCE` and by more than
+    ten times the network's own error in float32. Raises what `load` raises; UnknownNameError for an unknown format;
+    RequestError, before any work, for what the format cannot hold, and for a folder where a file would be written;
+    CheckpointError for weights that are not finite; MissingExtraError for a missing package; ExportError if a file cannot be
+    written, as of a network that is too large for C, or its results are wrong; and OSError for a folder that cannot be written to.
     """
     find_format(format)
     model = unwrapped(model)

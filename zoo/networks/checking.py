@@ -38,8 +38,9 @@ def check_cell(cell: str, options: Mapping[str, Any] | None = None, *, smooth: b
     smooth: whether to compare gradients with finite differences; False for a cell whose gradient is not that of its function.
 
     Small networks with random parameters compute in float64, and for the fast scans in float32. Raises CellError for a cell that
-    cannot be made, and for the first property that does not hold; UnknownNameError for an unknown cell; RequestError for a
-    feed-forward cell, or options that the cell does not have.
+    cannot be made, and for the first property that does not hold; RegistryError for a row whose class cannot be imported, is no
+    Cell, or lacks an option of the row; UnknownNameError for an unknown cell; RequestError for a feed-forward cell, or options
+    that the cell does not have.
     """
     load_registry()  # which may declare the cell
     row, held = cell_row(cell), []

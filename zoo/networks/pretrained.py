@@ -187,7 +187,7 @@ class PretrainedMixin(ConfiguredModule):
         The weights are written in float32, in whatever dtype the network computes. Raises CheckpointError if the network is
         not what its config says, for example because its head was replaced by hand (see `reset_head`) or because it is
         quantized and has other matrices than its config's, or if a value is infinite or NaN. Raises RequestError if `load` would
-        not find the folder: for a name of the registry, an address on the Hub, or a file.
+        not find the folder: for a name of the registry, an address on the Hub, or a file; and OSError if it cannot be written.
         """
         name = path_of("The folder of a checkpoint", folder)
         if name in models():

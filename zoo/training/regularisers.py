@@ -25,7 +25,8 @@ def gradient_flow_penalty(
     are constants: Omega depends on the weights only through the step from h_{t-1} to h_t.
 
     Raises RequestError for a network that is not a RecurrentNetwork, is bidirectional, has a cell with more states than h,
-    has no recurrent weights to train, or uses zoneout or recurrent dropout, which change the step from h_{t-1} to h_t.
+    has no recurrent weights to train, uses zoneout or recurrent dropout, which change the step from h_{t-1} to h_t, or has
+    dropout or batch norm, which would see each batch twice.
     """
     recurrent = _suitable(network)
     logits, records = recurrent.trace(x, lengths)

@@ -54,8 +54,11 @@ def train(
     run. recorders: diagnostics by name, computed on the first validation examples after every epoch, for the history.
     torch's generators are seeded, and accelerate's shared state is set anew, for the whole process.
 
-    Raises TrainingError if the run cannot start or resume, or diverges; RequestError if `out` cannot be a folder or a recorder
-    refuses the network; StorageError if another process trains in `out`; KeyboardInterrupt, after saving, on SIGINT or SIGTERM.
+    Raises RequestError for invalid arguments, for a recipe that does not fit the network or the data, for a run that began with
+    other settings, if `out` cannot be a folder, or if a recorder refuses the network; DataError if the data are missing;
+    MissingExtraError without accelerate; TrainingError if the state in `out` is damaged, if the device or the processes do not
+    suit the recipe, or if the run diverges; StorageError if another process trains in `out`; KeyboardInterrupt, after saving, on
+    SIGINT or SIGTERM.
     """
     flush_denormals()  # before anything runs in parallel
     if place := files.obstacle(out):

@@ -22,7 +22,7 @@ def import_own(path: str, kind: str, field: str, base: type[Any], error: type[Zo
         module = path.partition(":")[0]
         its_own = not isinstance(reason, ModuleNotFoundError) or f"{module}.".startswith(f"{reason.name}.")
         fix = (
-            f"Correct `{field}` in registry.yaml, or install its module."
+            f"Correct the `{field}` that names it, or install its module."
             if its_own
             else "Install what its module imports."
         )

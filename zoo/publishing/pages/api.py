@@ -43,7 +43,7 @@ def page() -> str:
     parts = [
         "# Python API",
         "`import zoo` is fast: a name imports what it needs when it is first used. [The guide](guide.md) shows these functions "
-        "at work. Errors are subclasses of `zoo.errors.ZooError`.",
+        "at work. Errors of its own are subclasses of `zoo.errors.ZooError`; those of a disk are OSErrors.",
     ]
     for heading, names in SECTIONS.items():
         parts.append(f"## {heading}")

@@ -135,7 +135,7 @@ class Architecture(Spec):
     standardize: bool = False
     """Whether to subtract the task's mean from the input and divide it by the standard deviation."""
     dropout: Rate = 0.0
-    """Dropout rate between layers, not after the last."""
+    """Dropout rate between layers, not after the last; with blocks, of what each block adds to its input, the last one, too."""
     recurrent_dropout: Rate = 0.0
     """Dropout rate on the input of every recurrent projection, one mask for all time steps (Gal & Ghahramani 2016)."""
     zoneout: Rate = 0.0
