@@ -23,9 +23,14 @@ FOLDER = Path(__file__).parent
 """The folder of the stored measurements."""
 
 
+def command_line(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the command line of a program whose docstring, `description`, has lines of its own."""
+    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
 def arguments(description: str | None, rounds: int, out: Path, threads: bool = True) -> argparse.Namespace:
     """Parse the command line of a benchmark. rounds, out: the defaults of --rounds and --out. threads: whether to have --threads."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(description)
     parser.add_argument("--rounds", type=int, default=rounds, help="how often each pass is measured")
     if threads:
         parser.add_argument("--threads", type=int, default=2)

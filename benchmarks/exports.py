@@ -8,7 +8,6 @@ has on as many examples, so that an interrupted run can go on. With --limit, onl
 kept if the file has none on more. Test sets are read from $RNNZOO_DATA. `rnnzoo export --list` and docs/export.md show the rows.
 """
 
-import argparse
 import copy
 import tempfile
 import time
@@ -41,7 +40,7 @@ from zoo.registry.metrics import TARGETS
 from zoo.training.evaluation import score
 from zoo.utils import provenance
 
-from .common import ROUNDS, least, seconds_of_step
+from .common import ROUNDS, command_line, least, seconds_of_step
 
 LONGER = 10
 """How many times as long a sequence is in the second call by which steps are timed."""
@@ -188,7 +187,7 @@ def cost(name: str) -> int:
 
 def main() -> None:
     """Run the program."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("names", nargs="+", help="models with weights, or patterns")
     parser.add_argument("--format", nargs="+", default=list(FORMATS), choices=list(FORMATS))
     parser.add_argument("--quantize", choices=list(QUANTIZE), default="no", help="8-bit weights, instead or as well")

@@ -10,7 +10,6 @@ own clock, after three warm-ups; memory is the peak of what torch has allocated.
 its error.
 """
 
-import argparse
 import itertools
 import json
 import os
@@ -31,6 +30,8 @@ from zoo.diagnostics.benchmark.passes import PeerNetwork
 from zoo.networks.kernels import devices
 from zoo.networks.recurrent import RecurrentNetwork
 from zoo.utils import files
+
+from .common import FOLDER, command_line
 
 STEPS = 784
 STACKS = ((1, 64), (16, 64), (1, 128), (4, 128))
@@ -182,11 +183,11 @@ def machine() -> dict[str, Any]:
 
 def main() -> None:
     """Run the program."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--precision", choices=PRECISIONS, action="append")
     parser.add_argument("--stack", choices=[f"{layers}x{units}" for layers, units in STACKS], action="append")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "gpu.json")
+    parser.add_argument("--out", type=Path, default=FOLDER / "gpu.json")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("This benchmark needs a GPU and a torch built for it; on a CPU: python -m benchmarks.stacks")

@@ -8,7 +8,6 @@ timed in processor time, so that other load on the machine matters little. `rnnz
 rows.
 """
 
-import argparse
 import math
 import os
 import sys
@@ -43,7 +42,7 @@ from zoo.training.trainer import train
 from zoo.utils import provenance
 from zoo.utils.arguments import check_name
 
-from .common import seconds_of_step
+from .common import command_line, seconds_of_step
 
 NAME = "leaderboard"
 DISTURBED = 2.0  # times as long as the fastest run: see `undisturbed`
@@ -217,7 +216,7 @@ def ranked_cells() -> list[str]:
 def main() -> None:
     """Run the program."""
     protocol = protocols.read()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     several: dict[str, Any] = {"nargs": "*", "action": "extend", "default": []}
     parser.add_argument("--task", choices=list(protocol.tasks), help="default: all", **several)
     parser.add_argument("--cell", metavar="CELL", help="default: all that have no row yet", **several)

@@ -24,7 +24,7 @@ from zoo.data.speech import FSDD, RATE
 from zoo.diagnostics.benchmark import machine
 from zoo.networks.network import Network
 
-from .common import FOLDER, write_rows
+from .common import FOLDER, command_line, write_rows
 from .fsdd_stream import NOISE, fsdd_stream, noise
 
 JOINED, GAP, CHUNK = 10, RATE // 2, RATE // 10
@@ -73,7 +73,7 @@ def counts(name: str, given: argparse.Namespace, recordings: Sequence[Tensor], t
 
 def main() -> None:
     """Run the program."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("names", nargs="+", metavar="NAME", help="models of the task fsdd")
     parser.add_argument("--split", default="validation", choices=("validation", "test"))
     parser.add_argument("--quiet", type=float, nargs="+", default=[QUIET], help="levels, in dB")

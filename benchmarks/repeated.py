@@ -4,7 +4,6 @@
 recipe and seed, and stores both epochs. `python -m zoo.publishing.generated` writes the result into docs/depth.md.
 """
 
-import argparse
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from zoo.diagnostics.benchmark import machine
 from zoo.errors import RequestError
 from zoo.training.trainer import train
 
-from .common import FOLDER, write_rows
+from .common import FOLDER, command_line, write_rows
 
 NAMES = (
     "star-2x32-pmnist-196", "star-4x128-mnist-rows", "rnn-8x128-smnist",
@@ -44,7 +43,7 @@ def row(name: str) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("names", nargs="*", default=NAMES, metavar="NAME")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=FOLDER / "repeated.json")

@@ -39,17 +39,18 @@ def small(case: str, **spec: object) -> Network:
     return net
 
 
-def linear_problem(case: str, shape: dict[str, object]) -> tuple[Network, list[object]]:
-    """Return a network of the shape, which a scan that linear cells share can run, and the arguments of `results` for it.
+def scan_problem(case: str, shape: dict[str, object]) -> tuple[Network, list[object]]:
+    """Return a network of the shape and the arguments of `results` for it: an input, initial states and lengths.
 
-    shape: the arguments of `small`, "batch" and "steps", and if wanted "lengths", True for random ones, and "tbptt_steps".
+    shape: the arguments of `small`, except that "inputs" (default: 2) is a number of features; "batch" and "steps"; and if
+    wanted "lengths", True for random ones, and "tbptt_steps".
     """
-    spec = {"layers": 2, **shape}
+    spec = {"layers": 2, "inputs": 2, **shape}
     many, lengths, tbptt_steps = spec.pop("batch"), spec.pop("lengths", False), spec.pop("tbptt_steps", None)
     image = (4, 3) if "kernel" in spec else ()
-    net = small(case, **{**spec, "inputs": (2, *image)})
+    net = small(case, **{**spec, "inputs": (spec["inputs"], *image)})
     net.tbptt_steps = tbptt_steps
-    x = normal(many, spec["steps"], 2, *image, dtype=torch.float32)
+    x = normal(many, spec["steps"], spec["inputs"], *image, dtype=torch.float32)
     ends = torch.randint(1, spec["steps"] + 1, (many,), generator=torch.Generator().manual_seed(3)) if lengths else None
     return net, [x, random_state(net, many) if not image else net.initial_state(many), ends]
 
@@ -96,21 +97,21 @@ def distance(actual: object, expected: object) -> float:
 
 @lru_cache(maxsize=1)
 def _plain_results(case: str, shape: str) -> list[object]:
-    net, arguments = linear_problem(case, json.loads(shape))
+    net, arguments = scan_problem(case, json.loads(shape))
     net.backend = "plain"
     return results(net, *arguments)
 
 
 def check_shared_scan(case: str, shape: dict[str, object], tolerance: float) -> None:
-    """Check that a scan which linear cells share gives what the plain scan gives. Arguments: as of `linear_problem`."""
-    net, arguments = linear_problem(case, shape)
+    """Check that a scan which linear cells share gives what the plain scan gives. Arguments: as of `scan_problem`."""
+    net, arguments = scan_problem(case, shape)
     net.backend = "auto"
     close(results(net, *arguments), _plain_results(case, json.dumps(shape)), tolerance)
 
 
 def check_threads(case: str, shape: dict[str, object], threads: int) -> None:
-    """Check that a number of threads changes roundings only. case, shape: as of `linear_problem`."""
-    net, arguments = linear_problem(case, shape)
+    """Check that a number of threads changes roundings only. case, shape: as of `scan_problem`."""
+    net, arguments = scan_problem(case, shape)
     alone = results(net, *arguments)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -121,8 +122,8 @@ def check_threads(case: str, shape: dict[str, object], threads: int) -> None:
 
 
 def check_gradients_of_gradients(case: str, shape: dict[str, object]) -> None:
-    """Check that both scans agree on them. case, shape: as of `linear_problem`."""
-    net, (x, state, ends) = linear_problem(case, shape)
+    """Check that both scans agree on them. case, shape: as of `scan_problem`."""
+    net, (x, state, ends) = scan_problem(case, shape)
 
     def slopes(net: Network) -> list[Tensor]:
         leaf = x.detach().clone().requires_grad_()

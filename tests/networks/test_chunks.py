@@ -3,7 +3,7 @@
 import pytest
 import torch
 from helpers import needs_scan, normal
-from scans import check_gradients_of_gradients, check_shared_scan, linear_problem
+from scans import check_gradients_of_gradients, check_shared_scan, scan_problem
 from torch import Tensor
 
 from zoo.networks.kernels import chunks
@@ -59,14 +59,14 @@ def saved_numbers(net: Network, x: Tensor) -> int:
 
 
 def test_the_states_of_all_steps_are_never_kept() -> None:
-    net, _ = linear_problem("s4d", {"units": 8, "steps": 512, "batch": 16, "layers": 1})
+    net, _ = scan_problem("s4d", {"units": 8, "steps": 512, "batch": 16, "layers": 1})
     states = 512 * 16 * 8 * 64  # steps, sequences, units, numbers of a unit's state
     assert saved_numbers(net, normal(16, 512, 2, dtype=torch.float32)) < states / 8
 
 
 def test_convolutional_layers_have_no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "scan", lambda *_: pytest.fail("the scan by parts was called"))
-    net, (x, state, ends) = linear_problem("s4d", {"units": 3, "steps": 5, "batch": 4, "kernel": 3})
+    net, (x, state, ends) = scan_problem("s4d", {"units": 3, "steps": 5, "batch": 4, "kernel": 3})
     net.encode(x, state, lengths=ends)
-    net, (x, state, ends) = linear_problem("lru", {"units": 3, "steps": 5, "batch": 4})
+    net, (x, state, ends) = scan_problem("lru", {"units": 3, "steps": 5, "batch": 4})
     net.encode(x, state, lengths=ends)

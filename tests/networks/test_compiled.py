@@ -6,20 +6,27 @@ import dataclasses
 import functools
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from helpers import CASES, can, flatten, needs_scan, network, normal, random_state, same, score
-from scans import BUILT, PLANNED, check_both_scans, close, distance, each_instruction_set, results, small
+from scans import (
+    BUILT,
+    PLANNED,
+    check_both_scans,
+    close,
+    distance,
+    each_instruction_set,
+    results,
+    scan_problem,
+    small,
+)
 from torch import Tensor
 
 from zoo.cells import projections
 from zoo.networks.kernels import compiled, interface, shared
-from zoo.networks.network import Network
-from zoo.networks.stack import NetworkState
 
 pytestmark = needs_scan
 
@@ -43,17 +50,6 @@ SHAPES: dict[str, dict[str, object]] = {
 }  # fmt: skip
 
 
-def make_case(case: str, shape: Mapping[str, object]) -> tuple[Network, Tensor, NetworkState, Tensor | None]:
-    """A network of a shape, and an input, initial states and lengths for it."""
-    spec: dict[str, Any] = dict(shape)
-    many, lengths, tbptt_steps = spec.pop("batch"), spec.pop("lengths", False), spec.pop("tbptt_steps", None)
-    net = small(case, **{**spec, "inputs": (spec["inputs"],)})
-    net.tbptt_steps = tbptt_steps
-    x = normal(many, spec["steps"], spec["inputs"], dtype=torch.float32)
-    ends = torch.randint(1, spec["steps"] + 1, (many,), generator=torch.Generator().manual_seed(3)) if lengths else None
-    return net, x, random_state(net, many), ends
-
-
 def test_every_dense_cell_of_the_seed_papers_has_a_plan() -> None:
     cells = {CASES[case][0] for case in PLANNED}
     assert {"rnn", "irnn", "rin", "rin-dt", "lstm", "lstm-f", "lstm-coupled", "gru", "star", "rhn"} <= cells
@@ -63,7 +59,7 @@ def test_every_dense_cell_of_the_seed_papers_has_a_plan() -> None:
 @functools.lru_cache(maxsize=1)
 def double_precision_results(case: str, shape: str) -> list[object]:
     """Return what the plain scan computes in double precision; with dropout in float32, in which the masks are drawn."""
-    net, x, state, ends = make_case(case, SHAPES[shape])
+    net, (x, state, ends) = scan_problem(case, SHAPES[shape])
     net.backend = "plain"
     if not SHAPES[shape].get("dropout"):
         net, x = net.double(), x.double()
@@ -79,7 +75,7 @@ def double_precision_results(case: str, shape: str) -> list[object]:
     ("case", "shape"), [(case, shape) for shape in SHAPES for case in PLANNED if can(case, *SHAPES[shape])]
 )
 def test_it_equals_the_plain_scan_in_double_precision(case: str, shape: str, instructions: str) -> None:
-    net, x, state, ends = make_case(case, SHAPES[shape])
+    net, (x, state, ends) = scan_problem(case, SHAPES[shape])
     close(results(net, x, state, ends), double_precision_results(case, shape))
 
 
@@ -104,7 +100,7 @@ def halved(x: Tensor) -> Tensor:
 @functools.lru_cache(maxsize=1)
 def rounded_results(case: str, shape: str) -> tuple[list[object], list[object]]:
     """Return what the plain scan computes in float32, and with the operands of the recurrent products rounded."""
-    net, x, state, ends = make_case(case, SHAPES[shape])
+    net, (x, state, ends) = scan_problem(case, SHAPES[shape])
     net.backend = "plain"
     full = results(net, x, state, ends)
     with pytest.MonkeyPatch.context() as patch:
@@ -124,7 +120,7 @@ def rounded_results(case: str, shape: str) -> tuple[list[object], list[object]]:
 def test_under_autocast_the_operands_of_products_and_nothing_else_are_bfloat16(
     case: str, shape: str, instructions: str
 ) -> None:
-    net, x, state, ends = make_case(case, SHAPES[shape])
+    net, (x, state, ends) = scan_problem(case, SHAPES[shape])
     actual = results(net, x, state, ends, bf16=True)
     full, expected = rounded_results(case, shape)
     # numbers that differ in their last place may be rounded apart: never many of them

@@ -10,7 +10,7 @@ from scans import (
     check_shared_scan,
     check_threads,
     each_instruction_set,
-    linear_problem,
+    scan_problem,
     small,
 )
 from torch import Tensor
@@ -52,7 +52,7 @@ def test_gradients_of_gradients(case: str) -> None:
 
 
 def test_products_of_bfloat16_keep_a_state_of_float32() -> None:
-    net, (x, _, _) = linear_problem("lru", {"units": 16, "steps": 300, "batch": 2})
+    net, (x, _, _) = scan_problem("lru", {"units": 16, "steps": 300, "batch": 2})
     with torch.autocast("cpu", torch.bfloat16):
         outputs, state = net.encode(x)
     assert state[0][1].dtype == torch.float32

@@ -10,8 +10,8 @@ from scans import (
     check_threads,
     close,
     each_instruction_set,
-    linear_problem,
     results,
+    scan_problem,
     small,
 )
 
@@ -54,7 +54,7 @@ def test_gradients_of_gradients(case: str) -> None:
 
 @pytest.mark.parametrize("case", MATRIX)
 def test_products_of_bfloat16_keep_a_state_of_float32(case: str) -> None:
-    net, (x, _, _) = linear_problem(case, {"units": 16, "steps": 100, "batch": 2, "layers": 1})
+    net, (x, _, _) = scan_problem(case, {"units": 16, "steps": 100, "batch": 2, "layers": 1})
     with torch.autocast("cpu", torch.bfloat16):
         outputs, (state,) = net.encode(x)
         net.backend = "plain"

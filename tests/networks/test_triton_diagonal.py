@@ -8,7 +8,7 @@ import os
 import pytest
 import torch
 from helpers import normal
-from scans import LINEAR, check_both_scans, close, linear_problem, results, small
+from scans import LINEAR, check_both_scans, close, results, scan_problem, small
 from torch import Tensor
 
 from zoo.cells.linear import next_state
@@ -33,10 +33,10 @@ def tile(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def problem(case: str, device: str, **shape: object) -> tuple[Network, list[object]]:
-    """Return what `linear_problem` does, larger on a GPU."""
+    """Return what `scan_problem` does, larger on a GPU."""
     if device == "cuda":
         shape |= {name: 9 * shape[name] for name in ("units", "steps", "batch") if shape[name] != 1}
-    net, (x, state, ends) = linear_problem(case, {"layers": 1, **shape})
+    net, (x, state, ends) = scan_problem(case, {"layers": 1, **shape})
     state = tuple(tuple(s.detach().to(device) for s in layer) for layer in state)
     return net.to(device), [x.to(device), state, ends if ends is None else ends.to(device)]
 

@@ -152,7 +152,7 @@ def test_the_cell_of_the_page_on_training_can_be_added(
 
 
 @pytest.mark.parametrize(("old", "new", "words"), [
-    ("path: leaky:Leaky", "path: nowhere:Leaky", "cell nowhere:Leaky cannot be imported .No module named 'nowhere'.. Correct `path`"),
+    ("path: leaky:Leaky", "path: nowhere:Leaky", "cell nowhere:Leaky cannot be imported .No module named 'nowhere'.. Correct the `path` that names it"),
     ("path: leaky:Leaky", "path: waves:Waves", "cell waves:Waves is not a subclass of zoo.cells.base.Cell"),
     ("path: leaky:Leaky", "path: leaky", r":\d+:\d+: cells.leaky.path: must have the form"),
     ("high: 1", "high: 0.5", "option 'leak' is 0.9; it must be a finite number from 0 to 0.5"),
@@ -391,7 +391,7 @@ def test_a_release_keeps_the_other_pins_and_leaves_out_what_is_not_finished(
         ),
         ("(TaskData)", "", "not a subclass of zoo.data.base.TaskData"),
         ("import hashlib", "import hashlib, pandaz", "Install what its module imports"),
-        ("class Waves", "class Waving", "Correct `family` in registry.yaml"),
+        ("class Waves", "class Waving", "Correct the `family` that names it"),
     ],
 )
 def test_data_of_ones_own_that_do_not_fit_say_so(new_zoo: Path, run: Run, old: str, new: str, words: str) -> None:

@@ -15,7 +15,7 @@ from ...utils import paths
 from ...utils.text import markdown
 from ..claims import depth
 from ..comparison import Row, rows
-from . import speed
+from . import card_link, speed
 
 PAGE, PICTURE = ("docs", "depth.md"), ("docs", "depth.svg")
 STUDY, TASK = "star-mnist-196", "pmnist-196"
@@ -76,7 +76,7 @@ def _repeated() -> list[str]:
         measure = METRICS[row["metric"]]
         epochs = (row["recorded"], row["repeated"])
         texts = (measure.with_loss(epoch["validation_loss"], epoch["validation_metric"]) for epoch in epochs)
-        link = f"[`{row['model']}`](../cards/{row['model']}/README.md)"
+        link = card_link(row["model"])
         table.append((link, str(row["seed"]), *texts, "collapsed" if row["collapsed"] else "trained"))
     return [
         "## Runs that were trained again",
@@ -91,4 +91,4 @@ def _repeated() -> list[str]:
 
 
 def _figure(row: Row) -> str:
-    return f"[{row.measured_text}](../cards/{row.model}/README.md)"
+    return card_link(row.model, row.measured_text or "-")

@@ -10,6 +10,7 @@ from ...registry.metrics import METRICS, TARGETS, Measure
 from ...utils import paths
 from ...utils.text import capitalised, markdown
 from ..comparison import Row
+from . import card_link
 from .models import ModelRow
 
 PAGE = ("docs", "literature.md")
@@ -112,7 +113,7 @@ def page(models: Sequence[ModelRow]) -> str:
 def _cells(place: Place) -> tuple[str, ...]:
     if place.parameters is None:
         return place.name, "-", place.text, f"[{place.citation}]({place.link}), {place.table}"
-    return f"[`{place.name}`](../cards/{place.name}/README.md)", f"{place.parameters:,}", place.text, place.source
+    return card_link(place.name), f"{place.parameters:,}", place.text, place.source
 
 
 def _training(recorded: Results) -> str:

@@ -8,6 +8,7 @@ from ...utils import paths
 from ...utils.text import capitalised, markdown
 from .. import comparison
 from ..comparison import Row
+from . import card_link
 
 PAGE, PICTURE = ("docs", "measured.md"), ("docs", "measured.svg")
 
@@ -88,7 +89,7 @@ def _trained_by(recipe: str, rows: Sequence[Row]) -> str:
 
 
 def _link(row: Row) -> str:
-    return f"[{row.mean_text}](../cards/{row.model}/README.md){' collapsed' if row.collapsed and not row.spread_text else ''}"
+    return card_link(row.model, row.mean_text) + (" collapsed" if row.collapsed and not row.spread_text else "")
 
 
 def _by_depth(rows: Sequence[Row], depths: Sequence[int]) -> str:

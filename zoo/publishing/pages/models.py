@@ -9,6 +9,7 @@ from ...registry.metrics import METRICS
 from ...utils.text import markdown
 from ..cards import value_text
 from ..starters import STARTERS
+from . import card_link
 from .tasks import test_data
 
 ModelRow = tuple[Entry, Results, Counts]
@@ -37,5 +38,5 @@ def _model_cells(row: ModelRow, root: str) -> tuple[str, ...]:
     figure, examples = (value_text(evaluation), f"{evaluation.n:,}") if evaluation else ("-", "-")
     if evaluation and evaluation.metric != "accuracy":
         figure = f"{METRICS[evaluation.metric].title} {figure}"
-    link = f"[`{entry.name}`]({root}cards/{entry.name}/README.md)"
+    link = card_link(entry.name, root=root)
     return link, entry.task.title, f"{count.parameters:,}", figure, examples, entry.model.reported_text or "-"

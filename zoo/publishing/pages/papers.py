@@ -11,7 +11,7 @@ from .. import comparison
 from ..claims import depth
 from ..comparison import Row, shorter
 from ..means import Mean, means
-from . import diagnostics
+from . import card_link, diagnostics
 
 
 def pages() -> dict[Path, str]:
@@ -116,7 +116,7 @@ def _comparison_table(rows: Sequence[Row]) -> str:
     header = ("model", f"reported {rows[0].measure.title}", "measured", "difference", "n", "trained by", "seed")
     table = []
     for r in rows:
-        link = f"`{r.model}`" if not r.has_run else f"[`{r.model}`](../cards/{r.model}/README.md)"
+        link = f"`{r.model}`" if not r.has_run else card_link(r.model)
         n = None if r.n is None else f"{r.n:,}"
         cells = (r.reported_text, r.measured_text, r.difference_text, n, r.training_text, r.seed_text)
         table.append((link, *(cell or "-" for cell in cells)))

@@ -12,6 +12,7 @@ from ...registry.metrics import METRICS
 from ...registry.schema import Dataset, Task
 from ...utils import paths
 from ...utils.text import counted, markdown
+from . import card_link
 from .speed import measurements, provenance
 
 PAGE = ("docs", "tasks.md")
@@ -91,7 +92,7 @@ def _forecast(name: str, task: Task) -> str:
     figures = sorted(((m, e) for m, e in measured.items() if e), key=lambda pair: pair[1].value)
     rows = [("repeating the last value", *(f"{error:.3g}" for error in task.persistence))]
     for model, e in figures:
-        link = f"[`{model}`](../cards/{model}/README.md)"
+        link = card_link(model)
         rows.append((link, *(METRICS[e.metric].text(e.by_horizon[str(h)]) for h in task.horizons)))
     header = (f"`{name}`, normalised RMSE", *(counted(h, "step") for h in task.horizons))
     return markdown(header, rows)
@@ -104,7 +105,7 @@ def _stream(data: dict[str, Any]) -> list[str]:
         answers = f"after {row['pause']} frames" + (f", early after {row['early']}" if row["early"] else "")
         waited, latency, computed = (_spread(row[name]) for name in ("waited", "latency", "computed"))
         share = f"{row['hits']} of {row['digits']}"
-        link = f"[`{row['network']}`](../cards/{row['network']}/README.md)"
+        link = card_link(row["network"])
         alarms, revised = f"{row['false_alarms_an_hour']:.0f}", str(row["revised"]) if row["early"] else "-"
         rows.append((link, answers, share, alarms, revised, waited, latency, computed))
         if row["quiet_hours"]:
