@@ -201,7 +201,8 @@ def test_the_functions_of_a_gate_are_exact_to_a_few_units_in_the_last_place(name
     assert actual.abs().max() <= 1
 
 
-@pytest.mark.parametrize("case", PLANNED)
+# a state that is not bounded grows with the input, and the rounding of a gate near 1 with it
+@pytest.mark.parametrize("case", [c for c in PLANNED if c != "ran activation=identity"])
 def test_gates_that_underflow_are_those_of_the_plain_scan(case: str, instructions: str) -> None:
     net, x = small(case, units=20, layers=1), 100 * normal(3, 6, 2, dtype=torch.float32)
     by_backend = {}
@@ -217,7 +218,7 @@ def test_gates_that_underflow_are_those_of_the_plain_scan(case: str, instruction
 
 # a candidate that is not bounded is infinite itself, and where its gate is zero the product is NaN or not by a rounding
 @pytest.mark.parametrize(
-    "case", [c for c in PLANNED if not c.startswith(("atr", "mingru", "minlstm", "rg-lru", "sru"))]
+    "case", [c for c in PLANNED if not c.startswith(("atr", "mingru", "minlstm", "ran", "rg-lru", "sru"))]
 )
 def test_infinite_inputs_saturate(case: str, instructions: str) -> None:
     net = small(case, units=7, layers=1)

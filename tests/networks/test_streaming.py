@@ -404,7 +404,7 @@ def test_networks_without_compiled_steps_have_no_stream() -> None:
     for net in nets:
         with pytest.raises(RequestError, match="no compiled steps"):
             net.stream()
-    for cell in cells_with("time-gaps"):  # no stream could leave out dt
+    for cell in cells_with("time-gaps") - {"cfc"}:  # which has compiled steps
         with pytest.raises(RequestError, match=f"the cell {cell} has none. Use `step` instead, .* and takes dt"):
             small(cell).eval().stream()
 

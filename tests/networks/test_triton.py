@@ -33,8 +33,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning"),  # numpy's
 ]
 
-PHASES = ["lstm", "gru reset=before", "rhn"]
-"""Two states; two phases; as many as layers."""
+PHASES = ["lstm", "gru reset=before", "rhn", "lem dt=0.3"]
+"""Two states; two phases; as many as layers; two states and two phases."""
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ class Stream:
 
     A state is one float32 tensor, (rows, batch, units). Its rows are all states of all layers, bottom to top, and for
     the readout "mean" also the sum of outputs and the number of steps. Join the states of streams by `torch.cat(states, 1)`.
-    No gradient passes through a Stream. Threads may share one.
+    No gradient passes through a Stream. Threads may share one. A step takes no dt: the time since the input before is 1.
     """
 
     def __init__(self, network: SequenceNetwork):

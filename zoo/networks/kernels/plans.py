@@ -8,17 +8,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
+from ...cells.additive import CFN, RAN
 from ...cells.antisymmetric import Antisymmetric, GatedAntisymmetric
 from ...cells.base import Cell
+from ...cells.bistable import NBRC
 from ...cells.elman import ACTIVATIONS, IRNN, RNN
 from ...cells.gru import GRU
+from ...cells.lem import LEM
 from ...cells.linear import GILR, QRNN, RGLRU, SRU, MinGRU, MinLSTM, linear, positive
+from ...cells.lipschitz import LipschitzRNN
+from ...cells.liquid import CfC
 from ...cells.lstm import LSTM, CoupledLSTM, ForgetLSTM
-from ...cells.mgu import MGU
+from ...cells.lstm_variants import MultiplicativeLSTM, OriginalLSTM, logistic
+from ...cells.mgu import MGU, MGU1, MGU2
+from ...cells.minion import MiRU1
+from ...cells.mutated import MUT1
 from ...cells.projections import Projection
 from ...cells.rhn import RHN
 from ...cells.rin import RIN, RINDT
-from ...cells.single_gate import ATR, JANET, UGRNN, LiGRU
+from ...cells.sgu import SGU
+from ...cells.single_gate import ATR, JANET, SGRN, UGRNN, LightRU, LiGRU, MinimalRNN
 from ...cells.star import STAR
 from ...cells.unitary import SoftOrthogonalRNN
 from ...cells.xlstm import SLSTM
@@ -102,6 +113,60 @@ def _rg_lru(cell: RGLRU) -> Plan:
     return Plan("rg-lru", (), len(cell.inputs) + 1, vector=cell.decay)
 
 
+def _lipschitz(cell: LipschitzRNN) -> Plan:
+    products = Product(cell.recurrent), Product(cell.drift, block=1)
+    return _plan(cell, "lipschitz", *products, extra=1, option=cell.epsilon)
+
+
+def _lem(cell: LEM) -> Plan:
+    products = Product(cell.recurrent), Product(cell.output, block=3, phase=1)
+    return _plan(cell, "lem", *products, phases=2, option=cell.dt)
+
+
+def _cfc(cell: CfC) -> Plan | None:
+    known = {"default": "cfc", "no_gate": "no-gate-cfc"}.get(cell.mode)
+    if known is None:
+        return None
+    products = Product(cell.recurrent), Product(cell.heads, block=1, phase=1)
+    return _plan(cell, known, *products, extra=4, phases=2, option=cell.dt)
+
+
+def _original(cell: OriginalLSTM) -> Plan | None:
+    known = {torch.tanh: "lstm-original", logistic: "logistic-lstm-original"}.get(cell.squash)
+    return None if known is None else _plan(cell, known, Product(cell.recurrent), option=cell.scale)
+
+
+def _multiplicative(cell: MultiplicativeLSTM) -> Plan:
+    products = Product(cell.multiplied, block=5), Product(cell.recurrent, block=6, phase=1)
+    return _plan(cell, "lstm-multiplicative", *products, extra=5, phases=2)
+
+
+def _mgu1(cell: MGU1) -> Plan:
+    return _plan(
+        cell, "mgu1", Product(cell.gate, block=1), Product(cell.candidate, block=2, phase=1), extra=2, phases=2
+    )
+
+
+def _minimal(cell: MinimalRNN) -> Plan:
+    products = Product(cell.recurrent, block=1), Product(cell.latent, block=2, phase=1)
+    return _plan(cell, "minimalrnn", *products, extra=2, phases=2)
+
+
+def _miru1(cell: MiRU1) -> Plan:
+    products = Product(cell.gate), Product(cell.candidate, block=1, phase=1)
+    return _plan(cell, "miru1", *products, phases=2, option=cell.update)
+
+
+def _mut1(cell: MUT1) -> Plan:
+    products = Product(cell.reset, block=1), Product(cell.candidate, block=3, phase=1)
+    return _plan(cell, "mut1", *products, extra=1, phases=2)
+
+
+def _sgu(cell: SGU) -> Plan:
+    products = Product(cell.gate), Product(cell.recurrent, block=2, phase=1)
+    return _plan(cell, "sgu", *products, extra=1, phases=2)
+
+
 def _slstm(cell: SLSTM) -> Plan:
     return _plan(cell, "slstm" if cell.forget == "sigmoid" else "exp-slstm", Product(cell.recurrent))
 
@@ -122,9 +187,25 @@ PLANS: dict[type[Cell], Callable[[Any], Plan | None]] = {
     JANET: lambda cell: _plan(cell, "janet", Product(cell.recurrent), option=cell.beta),
     ATR: lambda cell: _plan(cell, "atr", Product(cell.recurrent, block=1), extra=1),
     MGU: lambda cell: _plan(cell, "mgu", Product(cell.gate), Product(cell.candidate, block=1, phase=1), phases=2),
+    MGU1: _mgu1,
+    MGU2: _mgu1,  # without the gate's bias
+    MinimalRNN: _minimal,
+    LightRU: lambda cell: _plan(cell, "lightru", Product(cell.recurrent)),
+    SGRN: lambda cell: _plan(cell, "sgrn", Product(cell.recurrent, block=1), extra=1),
+    MUT1: _mut1,
+    MiRU1: _miru1,
+    SGU: _sgu,
+    NBRC: lambda cell: _plan(cell, "nbrc", Product(cell.recurrent)),
+    CFN: lambda cell: _plan(cell, "cfn", Product(cell.recurrent)),
+    RAN: lambda cell: _plan(cell, "ran" if cell.tanh else "identity-ran", Product(cell.recurrent)),
+    OriginalLSTM: _original,
+    MultiplicativeLSTM: _multiplicative,
     RHN: _rhn,
     Antisymmetric: _antisymmetric,
     GatedAntisymmetric: _gated_antisymmetric,
+    LipschitzRNN: _lipschitz,
+    LEM: _lem,
+    CfC: _cfc,
     MinGRU: lambda cell: _candidate(cell, "mingru"),
     MinLSTM: lambda cell: _candidate(cell, "minlstm"),
     GILR: lambda cell: _plan(cell, "ugrnn"),  # UGRNN without its recurrent products

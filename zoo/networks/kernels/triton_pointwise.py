@@ -21,8 +21,10 @@ import triton
 import triton.language as tl
 
 from .triton_math import Pointwise, relu, relu_gradient, sigmoid, tanh
+from .triton_pointwise_continuous import CONTINUOUS
 from .triton_pointwise_gated import GATED
 from .triton_pointwise_linear import LINEAR
+from .triton_pointwise_lstm import LSTMS
 
 
 @triton.jit
@@ -125,22 +127,6 @@ def _shifted_star_backward(phase: tl.constexpr, g, top, old, new, kept, option: 
     g = g[0] * (1.0 - new * new)
     da = g * (z * j * (1.0 - j) - old * k * (1.0 - k))
     return (g * j * (1.0 - z * z), da), (g * (1.0 - k),)
-
-
-@triton.jit
-def _lstm_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
-    i, f, z, o = sigmoid(a[0]), sigmoid(a[1]), tanh(a[2]), sigmoid(a[3])
-    c = f * old[1] + i * z
-    return (o * tanh(c), c), (i, f, z, o, old[1])
-
-
-@triton.jit
-def _lstm_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
-    i, f, z, o, c = kept
-    t = tanh(f * c + i * z)
-    gc = g[1] + g[0] * o * (1.0 - t * t)
-    da = (gc * z * i * (1.0 - i), gc * c * f * (1.0 - f), gc * i * (1.0 - z * z), g[0] * t * o * (1.0 - o))
-    return da, (tl.zeros_like(new), gc * f)
 
 
 @triton.jit
@@ -272,7 +258,6 @@ CELLS = {
     "antisymmetric-gated": Pointwise(_gated_antisymmetric_forward, _gated_antisymmetric_backward, 2),
     "star": Pointwise(_star_forward, _star_backward, 2),
     "shifted-star": Pointwise(_shifted_star_forward, _shifted_star_backward, 3),
-    "lstm": Pointwise(_lstm_forward, _lstm_backward, 5),
     "lstm-coupled": Pointwise(_coupled_lstm_forward, _coupled_lstm_backward, 4),
     "lstm-f": Pointwise(_forget_lstm_forward, _forget_lstm_backward, 2),
     "gru": Pointwise(_gru_forward, _gru_backward, 4, operand=1),
@@ -280,7 +265,9 @@ CELLS = {
     "rhn": Pointwise(_rhn_forward, _rhn_backward, 4, operand=3, tape_per_phase=True),
     "slstm": Pointwise(_slstm_forward, _slstm_backward, 7),
     "exp-slstm": Pointwise(_exp_slstm_forward, _exp_slstm_backward, 7),
+    **CONTINUOUS,
     **GATED,
     **LINEAR,
+    **LSTMS,
 }
 """The pointwise part of each cell, by the name in its Plan."""

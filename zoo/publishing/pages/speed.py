@@ -31,11 +31,21 @@ def section(root: str) -> str | None:
     for program, alternative_text in PLOTS.items():
         if (data := measurements(program)) is not None:
             parts += [f"![{alternative_text}]({root}docs/{program}.svg)", provenance(program, data)]
+    if (fused := measurements("fused")) is not None:
+        parts += [
+            "## Fused scans on a CPU, cell by cell",
+            scan_table(fused, "fused", list(UNITS)),
+            provenance("fused", fused),
+        ]
     if (linear := measurements("linear")) is not None:
         parts += ["## Linear recurrences on a CPU", linear_tables(linear)]
         parts += [f"![{LINEAR_PLOT}]({root}docs/linear.svg)", provenance("linear", linear)]
     if (matrices := measurements("matrices")) is not None:
-        parts += ["## States that are matrices, on a CPU", matrix_table(matrices), provenance("matrices", matrices)]
+        parts += [
+            "## States that are matrices, on a CPU",
+            scan_table(matrices, "linear", list(UNITS)[:2]),
+            provenance("matrices", matrices),
+        ]
     if (exponential := measurements("exponential")) is not None:
         parts += ["## Exponentials of matrices, on a CPU", exponential_table(exponential)]
         parts += [provenance("exponential", exponential)]
@@ -91,23 +101,28 @@ def linear_tables(data: dict[str, Any]) -> str:
     )
 
 
-def matrix_table(data: dict[str, Any]) -> str:
-    """Return a table of `data`, the content of benchmarks/matrices.json: by cell, what the linear and the plain scan take."""
+def scan_table(data: dict[str, Any], scan: str, passes: Sequence[str]) -> str:
+    """Return a table of `data`: by cell, what a scan and the plain one take.
+
+    data: the content of benchmarks/fused.json or benchmarks/matrices.json. scan: "fused" or "linear". passes: those to show.
+    """
     rows = data["contenders"]
     plain = {row["cell"]: row for row in rows if row["backend"] == "plain"}
     table = []
     for row in rows:
         if row["backend"] != "plain":
             both = row, plain[row["cell"]]
-            times = ([each["seconds"][name] for each in both] for name in ("forward", "forward + backward"))
-            cells = (f"{significant(s)} s, {significant(p)} s ({p / s:.0f} times)" for s, p in times)
+            pairs = (_pair(*(each["seconds"][name] for each in both), *UNITS[name]) for name in passes)
             table.append(
-                (f"`{row['cell']}`", *cells, ", ".join(_mebibytes(each["peak_memory_bytes"]) for each in both))
+                (f"`{row['cell']}`", *pairs, ", ".join(_mebibytes(each["peak_memory_bytes"]) for each in both))
             )
     size = "{layers} x {units}, {steps} steps, {batch} sequences".format(**rows[0])
-    return "Of each pair, the first is by the linear scan, the second by the plain one.\n\n" + markdown(
-        (size, "forward", "forward + backward", "peak memory"), table
-    )
+    about = f"Of each pair, the first is by the {scan} scan, the second by the plain one."
+    return f"{about}\n\n{markdown((size, *passes, 'peak memory'), table)}"
+
+
+def _pair(seconds: float, plain: float, scale: float, unit: str) -> str:
+    return f"{significant(scale * seconds)} {unit}, {significant(scale * plain)} {unit} ({plain / seconds:.1f} times)"
 
 
 def exponential_table(data: dict[str, Any]) -> str:

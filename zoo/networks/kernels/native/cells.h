@@ -36,6 +36,32 @@ struct Point {
     vec& operand_was() const { return at(operand + place); }
 };
 
+// A cell: the number of its states, its functions, for one sequence's row of units each, and how many vectors its tape has.
+struct CellRow {
+    const char* name;
+    int states;
+    void (*forward)(int phase, const Point& row, long units);
+    void (*backward)(int phase, const Point& row, long units);
+    int tape;
+    bool tape_per_phase;
+};
+
+template <class Cell>
+constexpr CellRow row(const char* name) {
+    return {
+        name, Cell::states,
+        [](int phase, const Point& row, long units) {
+            Point p = row;  // a copy, which the compiler keeps in registers
+            for (p.place = 0; p.place < units; p.place += LANES) Cell::forward(phase, p);
+        },
+        [](int phase, const Point& row, long units) {
+            Point p = row;
+            for (p.place = 0; p.place < units; p.place += LANES) Cell::backward(phase, p);
+        },
+        Cell::tape, Cell::tape_per_phase,
+    };
+}
+
 struct TanhRNN {
     static constexpr int states = 1, tape = 0;
     static constexpr bool tape_per_phase = false;

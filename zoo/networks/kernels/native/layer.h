@@ -32,12 +32,12 @@ void add(float* to, const float* from, long n) {
 }
 
 // A job, and the sizes that follow from it.
-template <class Cell>
 struct Layer {
     const Job& job;
+    const CellRow& cell = *job.cell;
     const long units = job.units, pad = padded(units), gates = job.blocks * pad;
     const long inputs = job.inputs, input_pad = padded(inputs), input_gates = job.input_blocks * pad;
-    const long tape_row = Cell::tape * (Cell::tape_per_phase ? job.phases : 1) * pad;
+    const long states = cell.states, tape_row = cell.tape * (cell.tape_per_phase ? job.phases : 1) * pad;
 
     const Product& product(long i) const { return job.product[i]; }
     long chunk(long rows) const { return std::min<long>(job.steps, std::max(1L, CHUNK / rows)); }
@@ -77,16 +77,14 @@ class Weights {
 };
 
 // The vector of a job, with padded units.
-template <class Cell>
-Buffer vector_of(const Layer<Cell>& layer) {
+Buffer vector_of(const Layer& layer) {
     Buffer vector(layer.pad);
     if (layer.job.vector) copy(vector, layer.pad, layer.job.vector, layer.units, 1, layer.units);
     return vector;
 }
 
 // What every pre-activation starts from: its bias, or zero.
-template <class Cell>
-Buffer biases(const Layer<Cell>& layer) {
+Buffer biases(const Layer& layer) {
     Buffer row(layer.gates);
     if (layer.job.bias) copy(row, layer.pad, layer.job.bias, layer.units, layer.job.input_blocks, layer.units);
     for (long i = 0; i < layer.job.products; i++) {
@@ -96,17 +94,16 @@ Buffer biases(const Layer<Cell>& layer) {
     return row;
 }
 
-template <class Cell>
-void forward(const Layer<Cell>& layer, const Weights& weights, float* bias, float* vector, long first, long rows) {
+void forward(const Layer& layer, const Weights& weights, float* bias, float* vector, long first, long rows) {
     const Job& job = layer.job;
     const long pad = layer.pad, gates = layer.gates, inputs = layer.inputs, chunk = layer.chunk(rows);
     const long many = chunk * rows;
-    Buffer a(many * gates + 2 * Cell::states * rows * pad + many * inputs);  // all vectors are aligned
-    float *const states = a + many * gates, *const x = states + 2 * Cell::states * rows * pad;
+    Buffer a(many * gates + 2 * layer.states * rows * pad + many * inputs);  // all vectors are aligned
+    float *const states = a + many * gates, *const x = states + 2 * layer.states * rows * pad;
     Point p{};
     p.block = pad, p.option = float(job.option), p.vector = vector;
-    float *old[Cell::states], *now[Cell::states];
-    for (int i = 0; i < Cell::states; i++) {
+    float *old[STATES], *now[STATES];
+    for (int i = 0; i < layer.states; i++) {
         old[i] = states + 2 * i * rows * pad, now[i] = old[i] + rows * pad;
         copy(old[i], pad, job.start[i] + first * layer.units, layer.units, rows, layer.units);
     }
@@ -134,18 +131,18 @@ void forward(const Layer<Cell>& layer, const Weights& weights, float* bias, floa
                 }
                 for (long r = 0; r < rows; r++) {
                     p.gates = now_a + r * gates, p.tape = layer.tape(begin + t, first + r);
-                    for (int i = 0; i < Cell::states; i++) p.before[i] = old[i] + r * pad, p.after[i] = now[i] + r * pad;
-                    for (p.place = 0; p.place < pad; p.place += LANES) Cell::forward(phase, p);
+                    for (int i = 0; i < layer.states; i++) p.before[i] = old[i] + r * pad, p.after[i] = now[i] + r * pad;
+                    layer.cell.forward(phase, p, pad);
                 }
             }
             for (long r = 0; r < rows; r++)
-                for (int i = 0; i < Cell::states && layer.ended(begin + t, first + r); i++)
+                for (int i = 0; i < layer.states && layer.ended(begin + t, first + r); i++)
                     memcpy(now[i] + r * pad, old[i] + r * pad, pad * sizeof(float));
             copy(layer.y(begin + t, first), layer.units, now[0], pad, rows, layer.units);
-            for (int i = 0; i < Cell::states; i++) std::swap(old[i], now[i]);
+            for (int i = 0; i < layer.states; i++) std::swap(old[i], now[i]);
         }
     }
-    for (int i = 0; i < Cell::states; i++)
+    for (int i = 0; i < layer.states; i++)
         copy(job.end[i] + first * layer.units, layer.units, old[i], pad, rows, layer.units);
 }
 
@@ -154,24 +151,22 @@ struct Gradients {
     Buffer input, bias;
     std::vector<Buffer> recurrent;
 
-    template <class Cell>
-    explicit Gradients(const Layer<Cell>& layer) : input(layer.input_gates * layer.input_pad), bias(layer.gates) {
+        explicit Gradients(const Layer& layer) : input(layer.input_gates * layer.input_pad), bias(layer.gates) {
         for (long i = 0; i < layer.job.products; i++) recurrent.emplace_back(layer.product(i).blocks * layer.pad * layer.pad);
     }
 };
 
-template <class Cell>
-void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, float* vector, long first, long rows) {
+void backward(const Layer& layer, const Weights& weights, Gradients& sum, float* vector, long first, long rows) {
     const Job& job = layer.job;
     const long pad = layer.pad, gates = layer.gates, units = layer.units, chunk = layer.chunk(rows);
     const long input_pad = layer.input_pad, many = chunk * rows;
     // h holds, for every step of the chunk, the state before it, and at the end the state after the last
     Buffer x(many * input_pad), h((many + rows) * pad), a(many * gates), x_gradient(many * input_pad), zeros(input_pad);
-    Buffer states(Cell::states * rows * pad), early(rows * pad), operands(std::max<long>(1, job.phases - 1) * many * pad), bias(gates);
+    Buffer states(layer.states * rows * pad), early(rows * pad), operands(std::max<long>(1, job.phases - 1) * many * pad), bias(gates);
     Point p{};
     p.block = pad, p.option = float(job.option), p.vector = vector;
-    float* g[Cell::states];
-    for (int i = 0; i < Cell::states; i++) {
+    float* g[STATES];
+    for (int i = 0; i < layer.states; i++) {
         g[i] = states + i * rows * pad;
         if (job.end_gradient[i]) copy(g[i], pad, job.end_gradient[i] + first * units, units, rows, units);
     }
@@ -196,8 +191,8 @@ void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, 
                     p.tape = layer.tape(begin + t, first + r);
                     p.before[0] = h + (t * rows + r) * pad, p.result = h + ((t + 1) * rows + r) * pad;
                     p.early = early + r * pad, p.operand = operands + ((std::max(0L, phase - 1) * chunk + t) * rows + r) * pad;
-                    for (int i = 0; i < Cell::states; i++) p.after[i] = g[i] + r * pad;
-                    for (p.place = 0; p.place < pad; p.place += LANES) Cell::backward(phase, p);
+                    for (int i = 0; i < layer.states; i++) p.after[i] = g[i] + r * pad;
+                    layer.cell.backward(phase, p, pad);
                     if (pad > units) for (long b = 0; b < job.blocks; b++)  // NaN there would reach the units through the products
                         memset(p.gates + b * pad + units, 0, (pad - units) * sizeof(float));
                 }
@@ -207,7 +202,7 @@ void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, 
                 }
             }
             add(g[0], early, rows * pad);
-            if (job.tbptt_steps && begin + t && (begin + t) % job.tbptt_steps == 0) memset(states, 0, Cell::states * rows * pad * sizeof(float));
+            if (job.tbptt_steps && begin + t && (begin + t) % job.tbptt_steps == 0) memset(states, 0, layer.states * rows * pad * sizeof(float));
         }
         if (job.x_gradient) {
             multiply(Out(x_gradient, input_pad, zeros, 0), n * rows, a, gates, 1, weights.input[0]);
@@ -226,7 +221,7 @@ void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, 
             add(sum.bias, bias, gates);
         }
     }
-    for (int i = 0; i < Cell::states; i++)
+    for (int i = 0; i < layer.states; i++)
         if (job.start_gradient[i]) copy(job.start_gradient[i] + first * units, units, g[i], pad, rows, units);
 }
 
@@ -235,18 +230,16 @@ long threads(const Job& job) {
     return std::max(1L, std::min({long(job.threads), long(job.batch), long(work / LEAST)}));
 }
 
-template <class Cell>
 void run_forward(const Job& job) {
-    const Layer<Cell> layer{job};
+    const Layer layer{job};
     const bool few = job.steps * job.batch < FEW && !job.half && !job.transposed;  // dots() rounds nothing
     const Weights weights = few ? Weights() : Weights(job, true);
     Buffer bias = biases(layer), vector = vector_of(layer);
     share(job.batch, job.half, threads(job), [&](long, long first, long rows) { forward(layer, weights, bias, vector, first, rows); });
 }
 
-template <class Cell>
 void run_backward(const Job& job) {
-    const Layer<Cell> layer{job};
+    const Layer layer{job};
     const Weights weights(job, false);
     const long count = threads(job), units = job.units, pad = layer.pad;
     Buffer vector = vector_of(layer);

@@ -2,10 +2,12 @@
 //
 // zoo/networks/kernels/interface.py describes the interface, and compiled.py fills in a Job, field by field as in job.h.
 
+#include "continuous.h"
 #include "diagonal.h"
 #include "gated.h"
 #include "layer.h"
 #include "linear.h"
+#include "lstm_variants.h"
 #include "outer.h"
 #include "xlstm.h"
 
@@ -17,26 +19,17 @@ struct Stack {  // layers of as many units and states each, one above the other,
     int64_t outputs;
 };
 
-struct CellRow {
-    const char* name;
-    int states;
-    void (*forward)(const Job&);
-    void (*backward)(const Job&);
-    int tape;
-    bool tape_per_phase;
-};
-
 namespace {
-
-template <class Cell>
-constexpr CellRow row(const char* name) {
-    return {name, Cell::states, run_forward<Cell>, run_backward<Cell>, Cell::tape, Cell::tape_per_phase};
-}
 
 const CellRow CELLS[] = {
     row<TanhRNN>("tanh-rnn"), row<ReLURNN>("relu-rnn"), row<RIN>("rin"), row<RINDT>("rin-dt"), row<STAR>("star"),
     row<ShiftedSTAR>("shifted-star"), row<LSTM>("lstm"), row<CoupledLSTM>("lstm-coupled"), row<ForgetLSTM>("lstm-f"),
     row<OneGate<false>>("ugrnn"), row<OneGate<true>>("ligru"), row<JANET>("janet"), row<ATR>("atr"), row<MGU>("mgu"),
+    row<MGU1>("mgu1"), row<MinimalRNN>("minimalrnn"), row<MinGRU<Tanh>>("lightru"), row<SGRN>("sgrn"), row<MUT1>("mut1"),
+    row<MiRU1>("miru1"), row<SGU>("sgu"), row<NBRC>("nbrc"), row<CFN>("cfn"), row<RAN<Tanh>>("ran"),
+    row<RAN<Linear>>("identity-ran"), row<OriginalLSTM<false>>("lstm-original"), row<OriginalLSTM<true>>("logistic-lstm-original"),
+    row<MultiplicativeLSTM>("lstm-multiplicative"), row<Lipschitz>("lipschitz"), row<LEM>("lem"), row<CfC<true>>("cfc"),
+    row<CfC<false>>("no-gate-cfc"),
     row<GRU>("gru"), row<GRUAfter>("gru-after"), row<RHN>("rhn"), row<Antisymmetric>("antisymmetric"),
     row<GatedAntisymmetric>("antisymmetric-gated"), row<MinGRU<Linear>>("mingru"), row<MinGRU<Positive>>("positive-mingru"),
     row<MinLSTM<Linear>>("minlstm"), row<MinLSTM<Positive>>("positive-minlstm"), row<QRNN>("qrnn"),
@@ -74,7 +67,7 @@ void run(const Stack& stack, int64_t steps, int64_t batch, const float* given, c
         job.steps = steps, job.batch = batch, job.x = x, job.x_row = job.inputs, job.x_step = batch * job.inputs;
         job.y = y && layer + 1 == stack.layers ? y : between.data() + layer % 2 * many * units;
         for (int i = 0; i < job.cell->states; i++, old += size, now += size) job.start[i] = old, job.end[i] = now;
-        job.cell->forward(job);
+        run_forward(job);
         x = job.y;
     }
     if (!stack.weight) return;
@@ -114,11 +107,11 @@ int64_t rnnzoo_tape(const CellRow* cell, int64_t phases, int64_t units) {
 }
 
 int64_t rnnzoo_forward(const Job* job) {
-    return done([&] { job->cell->forward(*job); });
+    return done([&] { run_forward(*job); });
 }
 
 int64_t rnnzoo_backward(const Job* job) {
-    return done([&] { job->cell->backward(*job); });
+    return done([&] { run_backward(*job); });
 }
 
 int64_t rnnzoo_diagonal_forward(const Diagonal* d) {
