@@ -112,7 +112,7 @@ def scan_table(data: dict[str, Any], scan: str, passes: Sequence[str]) -> str:
     for row in rows:
         if row["backend"] != "plain":
             both = row, plain[row["cell"]]
-            pairs = (_pair(*(each["seconds"][name] for each in both), *UNITS[name]) for name in passes)
+            pairs = (_pair(*both, name) for name in passes)
             table.append(
                 (f"`{row['cell']}`", *pairs, ", ".join(_mebibytes(each["peak_memory_bytes"]) for each in both))
             )
@@ -121,8 +121,10 @@ def scan_table(data: dict[str, Any], scan: str, passes: Sequence[str]) -> str:
     return f"{about}\n\n{markdown((size, *passes, 'peak memory'), table)}"
 
 
-def _pair(seconds: float, plain: float, scale: float, unit: str) -> str:
-    return f"{significant(scale * seconds)} {unit}, {significant(scale * plain)} {unit} ({plain / seconds:.1f} times)"
+def _pair(row: dict[str, Any], plain: dict[str, Any], name: str) -> str:
+    """Return the times of a pass by two scans, and their ratio, as text."""
+    (fast, slow), (scale, unit) = (each["seconds"][name] for each in (row, plain)), UNITS[name]
+    return f"{significant(scale * fast)} {unit}, {significant(scale * slow)} {unit} ({slow / fast:.1f} times)"
 
 
 def exponential_table(data: dict[str, Any]) -> str:
