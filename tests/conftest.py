@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -35,8 +36,16 @@ torch.set_warn_always(True)  # a warning that torch gives once a process would f
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, and all it starts, would ignore it
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is slow
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests of data that are not there."""
+    """Make cases slow that are not among the sampled ones, and skip the tests of data that are not there."""
+    kept = set()
+    for item in items:
+        name, _, _ = item.nodeid.partition("[")
+        for mark in item.iter_markers("sampled"):
+            if name in kept and zlib.crc32(item.nodeid.encode()) % mark.args[0]:
+                item.add_marker(pytest.mark.slow)
+            kept.add(name)
     if "RNNZOO_DATA" not in os.environ:
         for item in items:
             if item.get_closest_marker("data"):

@@ -35,6 +35,7 @@ def small(**changes: object) -> Protocol:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("task", protocols.read().tasks)
 def test_every_ranked_cell_has_the_protocols_parameters(task: str) -> None:
     protocol = protocols.read()

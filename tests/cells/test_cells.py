@@ -213,6 +213,7 @@ def as_function(net: Network) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]
     return lambda x, *values: functional_call(net, dict(zip(names, values, strict=True)), (x,)), (x, *values)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("case", "regulariser"), [pair for pair in REGULARISED if pair[0] in SMOOTH])
 def test_gradients_are_right_numerically(case: str, regulariser: str) -> None:
     spec = REGULARISERS[regulariser]
@@ -220,12 +221,14 @@ def test_gradients_are_right_numerically(case: str, regulariser: str) -> None:
     assert torch.autograd.gradcheck(function, values, fast_mode=True)  # along a random direction of each tensor
 
 
+@pytest.mark.sampled(4)
 @each("case", SMOOTH)
 def test_second_derivatives_are_right_numerically(case: str) -> None:
     function, values = as_function(one_layer(case, units=2, outputs=1))
     assert torch.autograd.gradgradcheck(function, values, fast_mode=True)
 
 
+@pytest.mark.sampled(3)
 @each_case_in_each_form
 def test_gradients_of_each_sample_by_vmap_equal_a_loop(case: str, kernel: int | None) -> None:
     net = network(case, layers=2, kernel=kernel, inputs=(2,) if kernel is None else (2, 3, 3))
@@ -253,6 +256,7 @@ def test_vmap_takes_lengths_and_gaps(case: str) -> None:
         same(mapped, net(x, lengths, dt=dt))
 
 
+@pytest.mark.sampled(4)
 @each_case_in_each_form
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.bfloat16, 0.1), (torch.float32, 1e-5)], ids=["bfloat16", "float32"]
@@ -285,6 +289,7 @@ def test_a_state_of_another_precision_is_taken(case: str) -> None:
     same([s.float() for s in states], flatten(narrow.encode(torch.cat([x, x], 1).float())[1]), 1e-4)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kernel", [None, 3], ids=["dense", "conv"])
 @pytest.mark.parametrize(("case", "regulariser"), REGULARISED)
 def test_autocast_runs_and_keeps_the_value(case: str, kernel: int | None, regulariser: str) -> None:

@@ -46,6 +46,7 @@ def test_a_network_without_a_task_reads_what_it_takes(
     assert sample.description == ("trained weights" if needs == "network" else "trained; random inputs")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("what", [w for w, row in ANALYSES.items() if row.needs in ("network", "data", "labels")])
 def test_every_analysis_takes_every_cell(cell: str, what: str) -> None:

@@ -62,6 +62,7 @@ def by_hand(
     }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cell", CELLS)
 def test_every_node_has_the_gradient_of_its_own_parameters(cell: str) -> None:
     networks = draw(f"{cell}-2x{UNITS}")

@@ -113,6 +113,7 @@ def test_a_network_in_half_precision_is_exported_in_float32(
     assert one(small("exprnn").to(dtype), "c", tmp_path, quantize).checked.difference < 1e-5
 
 
+@pytest.mark.sampled(3)
 @each("cell", CELLS)
 def test_every_equation_has_a_form_in_c(cell: str) -> None:
     assert "small_step" in header(frozen(small(cell)).float(), {}, False).text

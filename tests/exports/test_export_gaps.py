@@ -53,6 +53,7 @@ def close(actual: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cell", TAKING)
 @pytest.mark.parametrize(("format", "kind"), FORMAT_GRAPHS)
 @torch.no_grad()

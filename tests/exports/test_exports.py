@@ -67,6 +67,7 @@ class Several(nn.Module):
         return [net(x, lengths) for net in self.nets]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("quarter", range(4))
 def test_torch_exports_every_cell_for_all_lengths(quarter: int) -> None:
     """Without our function, torch.export makes one graph, traced once, that runs one step or many."""
@@ -101,6 +102,7 @@ def export_and_compare(cells: list[str], strict: bool) -> None:
                 torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5, msg=lambda m, c=cell: f"{c}: {m}")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cell", FAMILIES)
 def test_a_cell_runs_in_onnxruntime(cell: str, tmp_path: Path) -> None:
     """`export` compares files with the equations in float64, at three lengths and two batch sizes, and in two parts."""
@@ -146,6 +148,7 @@ def test_a_network_with_constants_of_its_own_is_exported(tmp_path: Path) -> None
     assert written.checked.difference < 1e-5
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cell", ["lru", "s4d", "s5"])
 @pytest.mark.parametrize("kind", ["sequence", "step"])
 def test_what_depends_on_parameters_alone_is_stored(kind: str, cell: str) -> None:
@@ -193,6 +196,7 @@ def test_tanh_and_sigmoid_in_onnxruntime_are_as_exact_as_in_torch(tmp_path: Path
         np.testing.assert_allclose(result, expected, rtol=0, atol=1.2e-7)
 
 
+@pytest.mark.sampled(3)
 @torch.no_grad()
 @pytest.mark.parametrize("cell", ["minlstm", "slstm", "mlstm", "gla"])
 def test_gates_that_are_shut_have_logarithms_in_onnxruntime(cell: str, tmp_path: Path) -> None:
@@ -459,6 +463,7 @@ def test_8_bit_weights_in_a_format_without_them_are_refused(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", ["pt2", "onnx", "c", "wasm"])
 def test_defaults_of_the_program_change_no_file(format: str, tmp_path: Path) -> None:
     for tool in {"c": ["cc"], "wasm": ["clang", "wasm-ld", "node"]}.get(format, []):
@@ -472,6 +477,7 @@ def test_defaults_of_the_program_change_no_file(format: str, tmp_path: Path) -> 
     assert found.checked == expected.checked
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", ["pt2", "onnx"])
 @pytest.mark.parametrize("readout", READOUTS)
 def test_lengths_beyond_the_end_are_those_of_the_input(format: str, readout: str, tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ def double_precision_results(case: str, shape: str) -> list[object]:
     return results(net, x, state, ends)
 
 
+@pytest.mark.sampled(5)
 @each_instruction_set
 @pytest.mark.parametrize(
     ("case", "shape"), [(case, shape) for shape in SHAPES for case in PLANNED if can(case, *SHAPES[shape])]
@@ -112,6 +113,7 @@ def rounded_results(case: str, shape: str) -> tuple[list[object], list[object]]:
         return full, results(net, x, state, ends)
 
 
+@pytest.mark.sampled(5)
 @each_instruction_set
 @pytest.mark.parametrize(
     "shape", ["several tiles and chunks", "few steps of one", "one step", "lengths", "truncated", "both ways"]

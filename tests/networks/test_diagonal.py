@@ -33,6 +33,7 @@ SHAPES: dict[str, dict[str, object]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @each_instruction_set
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("case", LINEAR)

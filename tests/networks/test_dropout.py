@@ -28,6 +28,7 @@ from zoo.networks import builder
 from zoo.networks.layer import Direction
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("cell", "rate"), [(cell, rate) for cell in CELLS for rate in ("dropout", "recurrent_dropout") if can(cell, rate)]
 )
@@ -108,6 +109,7 @@ def test_recurrent_dropout_acts_on_the_input_of_every_recurrent_map(case: str) -
     assert not torch.allclose(logits, network(case)(x))
 
 
+@pytest.mark.sampled(3)
 @each_cell_with_zoneout
 def test_zoneout_in_eval_mode_is_the_expectation(cell: str) -> None:
     net, plain = network(cell, zoneout=0.3), network(cell)

@@ -107,6 +107,7 @@ def test_it_trains_within_a_module() -> None:
     assert hidden.shape == (2, 8)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("format", "readout"),
     [("onnx", "mean"), *((each, readout) for each in TOOLS if each != "onnx" for readout in READOUTS)],

@@ -329,6 +329,7 @@ MEMORIES = {  # lowest and highest bias, for T = STEPS
 }
 
 
+@pytest.mark.sampled(3)
 @each_cell
 @pytest.mark.parametrize("name", MEMORIES)
 def test_gate_biases_keep_memory(cell: str, name: str) -> None:
@@ -375,6 +376,7 @@ def test_every_gate_bias_of_the_specification_is_tested() -> None:
     assert set(Init.model_fields["gate_bias"].annotation.__args__) == set(MEMORIES)
 
 
+@pytest.mark.sampled(3)
 @each_cell
 @pytest.mark.parametrize("merge", [None, "sum"])
 def test_initial_values_come_from_the_seed(cell: str, merge: str | None) -> None:

@@ -25,6 +25,7 @@ from zoo.networks.network import Network
 # Lengths
 
 
+@pytest.mark.sampled(3)
 @each_cell_with(
     "cell, merge, readout", product([None, *MERGES], READOUTS), [(None, "every"), ("concat", "mean"), ("sum", "last")]
 )
@@ -78,6 +79,7 @@ def assert_padding_changes_nothing(net: Network, x: Tensor, lengths: list[int]) 
     same(together, one_by_one)
 
 
+@pytest.mark.sampled(3)
 @each_cell
 @pytest.mark.parametrize("merge", [None, "concat"])
 def test_encode_stops_at_each_length(cell: str, merge: str | None) -> None:

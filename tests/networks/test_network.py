@@ -83,6 +83,7 @@ def test_input_is_standardised_only_where_asked() -> None:
 # Steps and states
 
 
+@pytest.mark.sampled(2)
 @each_cell_in_each_form
 @pytest.mark.parametrize("readout", ["mean", "every"])  # the last of every is the last
 def test_steps_equal_the_sequence(cell: str, readout: str, kernel: int | None) -> None:
@@ -167,6 +168,7 @@ def test_initial_state_of_images_and_of_a_mean() -> None:
     assert not total.any() | count.any()
 
 
+@pytest.mark.sampled(3)
 @each_cell_in_each_form
 def test_features_are_every_layers_outputs(cell: str, kernel: int | None) -> None:
     net = network(cell, layers=3, kernel=kernel, inputs=shape(kernel))

@@ -49,6 +49,7 @@ def given(net: RecurrentNetwork) -> object:
     return net.resume(normal(BATCH, 3, *net.interface.input, seed=5).to(net.dtype))[1]
 
 
+@pytest.mark.sampled(3)
 @in_each_form("cell", CELLS)
 def test_segments_are_sequences_of_their_own(cell: str, kernel: int | None) -> None:
     net = network(cell, kernel=kernel, inputs=(2,) if kernel is None else (2, 4, 3), readout="every").eval()

@@ -29,6 +29,7 @@ STACKED = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", STACKED)
 @pytest.mark.parametrize(("layers", "steps"), [(2, 7), (3, 1), (5, 2), (3, 3)])
 def test_the_wavefront_equals_the_plain_scan(case: str, layers: int, steps: int) -> None:
@@ -153,6 +154,7 @@ def test_unknown_backends_are_refused() -> None:
         net(batch(net))
 
 
+@pytest.mark.sampled(3)
 @each_cell
 @pytest.mark.parametrize("layers", [1, 3])
 def test_truncation_equals_detaching_between_chunks(cell: str, layers: int) -> None:

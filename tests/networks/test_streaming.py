@@ -280,6 +280,7 @@ def test_a_state_on_another_device_is_refused() -> None:
             compute()
 
 
+@pytest.mark.sampled(3)
 @each_plan_and_readout
 @torch.no_grad()
 def test_a_stream_of_fixed_weights_equals_the_sequence(case: str, readout: str, instructions: str) -> None:

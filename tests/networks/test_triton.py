@@ -67,6 +67,7 @@ def agree(net: Network, x: Tensor, state: NetworkState, lengths: Tensor | None =
     close(results(net, x, state, lengths), results(plain(net), x, state, lengths))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", PLANNED)
 def test_every_plan_equals_the_plain_scan(case: str, device: str) -> None:
     net, x, state = problem(device, case)
