@@ -30,10 +30,8 @@ MATRIX = [case for case, (cell, _) in CASES.items() if issubclass(cell_class(cel
 def small(case: str, **spec: object) -> Network:
     """Return a float32 network whose states stay of the order of one."""
     net = network(case, dtype=torch.float32, **spec)
-    grows = any(
-        name in case for name in ("rin", "antisymmetric", "original", "no_gate")
-    )  # from step to step, as its gradient
-    most = 0.2 if grows else 1.5
+    growing = ("rin", "antisymmetric", "original", "no_gate", "nbrc")  # from step to step, with their gradients
+    most = 0.2 if any(name in case for name in growing) else 1.5
     with torch.no_grad():
         for p in net.parameters():
             p.mul_(min(1.0, most / p.shape[-1] ** 0.5))
