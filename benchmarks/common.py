@@ -13,8 +13,9 @@ from typing import Any
 
 from torch import Tensor
 
+from cli.bench import race, table
 from cli.output import say
-from zoo.diagnostics.benchmark import Measurement, machine
+from zoo.diagnostics.benchmark import Measurement, Workload, machine, ours, stack
 from zoo.utils import files
 
 ROUNDS, STEPS = 5, 200
@@ -36,6 +37,22 @@ def arguments(description: str | None, rounds: int, out: Path, threads: bool = T
         parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=out)
     return parser.parse_args()
+
+
+def compare_scans(
+    description: str | None, out: Path, cells: Sequence[str], size: tuple[int, int], sequences: tuple[int, int]
+) -> None:
+    """Measure stacks of these cells by their fastest scan and step by step, and write the measurements.
+
+    size: (layers, units). sequences: (steps, batch).
+    """
+    options, (layers, units), (steps, batch) = arguments(description, 5, out), size, sequences
+    work, measurements = Workload(steps, batch, options.threads), []
+    for cell in cells:
+        rows = race(ours(stack(cell, layers, units, steps)), work, options.rounds, f"{cell} {layers} x {units}")
+        say(table(rows))
+        measurements += rows
+    write(options.out, measurements, options.rounds)
 
 
 def write(path: Path, measurements: Sequence[Measurement], rounds: int) -> None:
